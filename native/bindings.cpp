@@ -1,0 +1,8 @@
+#include "bindings.h"
+
+NB_MODULE(_native, m) {
+  m.doc() = "Native kernels of Espalier";
+  espalier::bind_unpack(m);
+  espalier::bind_executor(m);
+  espalier::bind_sampler(m);
+}

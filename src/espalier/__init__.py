@@ -1,0 +1,1 @@
+"""Espalier: a language and runtime for programs that call language models many times."""

@@ -1,0 +1,137 @@
+"""What a program needs of a backend. The language knows this file and no particular backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from espalier.types import Prompt, SamplingParams, TokenLogprob, Usage
+
+Message = dict[str, Any]  # {"role": str, "content": str}
+OnDelta = Callable[[int, str], None]  # (sample index, new text), in order, whole characters
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobOptions:
+    """Which log-probabilities a call returns in its meta_info (reference section 3)."""
+
+    return_logprob: bool = False
+    logprob_start_len: int = -1  # -1: of the output only
+    top_logprobs_num: int = 0
+    return_text_in_logprobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateCall:
+    """One generation after a prompt. `dtype` constrains the text: "int", "float", "bool", "str"."""
+
+    prompt: Prompt
+    sampling: SamplingParams
+    logprobs: LogprobOptions = LogprobOptions()
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sampled continuation. `token_ids` is None where the service does not tell.
+
+    `token_ids` are the tokens that stand for exactly `text`, so that the state can keep them; a
+    trimmed stop string or end token is not among them.
+    """
+
+    text: str
+    token_ids: tuple[int, ...] | None
+    meta_info: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateResult:
+    """The samples of one GenerateCall (`sampling.n` of them) and what they cost."""
+
+    samples: tuple[Sample, ...]
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCall:
+    """Log-probabilities of each choice after a prompt."""
+
+    prompt: Prompt
+    choices: tuple[str, ...]
+    needs_unconditional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceScores:
+    """Token log-probabilities of each choice, scored exactly from the prompt's last character.
+
+    `token_logprobs[i]` sums to log P(text of choice i | prompt) for the canonical tokenisation of
+    the choice after the prompt; where the boundary lies inside a token, the first entry holds the
+    conditional probability of the rest. `unconditional[i]` are those of the choice alone.
+    """
+
+    token_logprobs: tuple[tuple[TokenLogprob, ...], ...]
+    unconditional: tuple[tuple[TokenLogprob, ...], ...] | None
+    usage: Usage
+
+
+class RoleTemplate(Protocol):
+    """Text around the messages of a chat, as the model was trained on."""
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Strings that end an assistant's message besides the model's own end tokens."""
+        ...
+
+    def opening(self, role: str, history: Sequence[Message]) -> str:
+        """Text that comes before a message of `role`, after the messages of `history`.
+
+        For a first message that is not the system's it holds the template's default system
+        message, where there is one. Raises ChatTemplateError for a role that it does not know.
+        """
+        ...
+
+    def closing(self, role: str, history: Sequence[Message]) -> str:
+        """Text that ends a message of `role` that comes after the messages of `history`."""
+        ...
+
+
+class Backend(Protocol):
+    """Runs the calls of programs. Safe to use from many tasks of one event loop.
+
+    Cancelling the task that awaits a call cancels the call.
+    """
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model, for reports."""
+        ...
+
+    def role_template(self) -> RoleTemplate:
+        """The chat template; raises ChatTemplateError where the model has none."""
+        ...
+
+    async def generate(self, call: GenerateCall, on_delta: OnDelta | None = None) -> GenerateResult:
+        """Generates; `on_delta` gets the text as it comes. Raises EspalierError."""
+        ...
+
+    async def score(self, call: ScoreCall) -> ChoiceScores:
+        """Scores choices. Raises EspalierError."""
+        ...
+
+    async def prefill(self, prompt: Prompt) -> Usage:
+        """Computes and caches a prompt without generating."""
+        ...
+
+    def flush_cache(self) -> bool:
+        """Empties the prefix cache; true if it is empty now."""
+        ...
+
+    def server_info(self) -> dict[str, Any]:
+        """What the backend runs and how it fares; JSON values."""
+        ...
+
+    def shutdown(self) -> None:
+        """Ends the backend; later calls raise EngineClosedError."""
+        ...

@@ -1,0 +1,1 @@
+"""Output that must have a form: matchers that allow tokens and recognise the end."""

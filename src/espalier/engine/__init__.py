@@ -1,0 +1,1 @@
+"""The runtime: step loop, scheduler, radix cache, KV pool, sampling."""

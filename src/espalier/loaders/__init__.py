@@ -1,0 +1,1 @@
+"""Model files: GGUF, Hugging Face folders, and finding them by name."""

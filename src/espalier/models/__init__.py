@@ -1,0 +1,1 @@
+"""Architectures as Plans, and the models that can be pulled by name."""

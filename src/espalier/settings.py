@@ -1,0 +1,45 @@
+"""Every environment variable that Espalier reads, in one place.
+
+Values are read when asked for, so that a test or a program may change them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from espalier.errors import UserInputError
+
+DEFAULT_MODEL = "smollm2"
+
+
+def cache_dir() -> Path:
+    """Folder for downloaded models: `ESPALIER_CACHE`, else the user's cache folder."""
+    given = os.environ.get("ESPALIER_CACHE")
+    if given:
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "espalier"
+
+
+def default_model() -> str:
+    """Name of the model that is used where none is given: `ESPALIER_MODEL`, else `smollm2`."""
+    return os.environ.get("ESPALIER_MODEL") or DEFAULT_MODEL
+
+
+def num_threads() -> int:
+    """Threads of the native executor: `ESPALIER_THREADS`, else the cores this process may use."""
+    given = os.environ.get("ESPALIER_THREADS")
+    if given is None:
+        return max(1, len(os.sched_getaffinity(0)))
+    if not given.isdecimal() or not 1 <= int(given) <= 1024:
+        raise UserInputError(
+            f"ESPALIER_THREADS is {given!r}; a whole number from 1 to 1024 is allowed. "
+            "Unset it to use every core."
+        )
+    return int(given)
+
+
+def forced_isa() -> str | None:
+    """Instruction set forced by `ESPALIER_ISA` (checked by the native executor), or None."""
+    return os.environ.get("ESPALIER_ISA") or None
