@@ -37,7 +37,7 @@ def rotate(heads: Float32Array, position: int, rope: Rope) -> Float32Array:
     cos = (np.cos(angles) * rope.attention_factor).astype(np.float32)
     sin = (np.sin(angles) * rope.attention_factor).astype(np.float32)
     half = len(angles)
-    out = heads.copy()
+    out: Float32Array = heads.copy()
     if rope.style is RopeStyle.HALF:
         first, second = slice(0, half), slice(half, 2 * half)
     else:
