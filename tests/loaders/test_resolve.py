@@ -107,7 +107,7 @@ def test_hub_name_is_pulled_unless_it_is_there() -> None:
         ("gemma", "Did you mean gemma3-270m"),
         ("qwxz", "no model is called 'qwxz'. Allowed are an alias"),
         ("", "no model is called ''"),
-        ("~nobody/m", "no file or folder ~nobody/m"),
+        ("~no-such-user/m", "no file or folder ~no-such-user/m"),
         ("a" * 5000, "no model is called"),
         ("missing.gguf", "no file or folder missing.gguf"),
         ("./org/name", "no file or folder org/name"),
