@@ -33,7 +33,8 @@ def found(cache: RadixCache, tokens: Int32Array, namespace: str = "") -> list[in
     match = cache.match(namespace, tokens, len(tokens))
     cache.lock(match.node)
     cache.unlock(match.node)
-    return match.slot_ids.tolist()
+    slot_ids: list[int] = match.slot_ids.tolist()
+    return slot_ids
 
 
 def test_match_finds_longest_prefix_across_a_split() -> None:

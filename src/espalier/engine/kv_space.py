@@ -62,7 +62,7 @@ class KvSpace:
         state.num_shared = state.num_allocated = state.num_computed = length
 
     def make_room(self, count: int) -> bool:
-        """Evicts until `count` slots are free; false, and nothing is changed, if that is not had."""
+        """Evicts until `count` slots are free; where that cannot be, changes nothing: false."""
         missing = count - self.pool.num_free
         if missing > self.cache.num_evictable:
             return False
