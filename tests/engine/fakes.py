@@ -208,7 +208,7 @@ def failure(events: dict[str, EngineEvent], request_id: str) -> RequestFailure:
     return event
 
 
-# --- the oracle: one request at a time, no cache, no batch --------------------------------------
+# --- the oracle: one request at a time, no cache, no batch ----------------------------------------
 
 
 def naive_output(asked: EngineRequest) -> RequestOutput:

@@ -160,7 +160,7 @@ def test_trimming_one_token_at_a_time_frees_the_memory_of_a_long_leaf() -> None:
     assert base.size <= 2 * 100 + 64
 
 
-# --- against the naive oracle -------------------------------------------------------------------
+# --- against the naive oracle ---------------------------------------------------------------------
 
 Key = tuple[str, tuple[int, ...]]
 
