@@ -104,13 +104,9 @@ class Scheduler:
         """
         while True:
             chunks = self._plan()
-            missing = sum(chunk.end - chunk.state.num_allocated for chunk in chunks)
-            if self._space.make_room(missing):
-                break
+            if self._space.grow([(chunk.state, chunk.end) for chunk in chunks]):
+                return chunks
             self._retract(max(self.running, key=lambda state: state.arrival))
-        for chunk in chunks:
-            self._space.grow(chunk.state, chunk.end)
-        return chunks
 
     def check_invariants(self) -> None:
         """Raises AssertionError unless lists, requests and slots agree."""
