@@ -33,7 +33,8 @@ def found(cache: RadixCache, tokens: Int32Array, namespace: str = "") -> list[in
     match = cache.match(namespace, tokens, len(tokens))
     cache.lock(match.node)
     cache.unlock(match.node)
-    return match.slot_ids.tolist()
+    slot_ids: list[int] = match.slot_ids.tolist()
+    return slot_ids
 
 
 def test_match_finds_longest_prefix_across_a_split() -> None:
@@ -159,7 +160,7 @@ def test_trimming_one_token_at_a_time_frees_the_memory_of_a_long_leaf() -> None:
     assert base.size <= 2 * 100 + 64
 
 
-# --- against the naive oracle -------------------------------------------------------------------
+# --- against the naive oracle ---------------------------------------------------------------------
 
 Key = tuple[str, tuple[int, ...]]
 

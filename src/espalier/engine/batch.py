@@ -53,7 +53,7 @@ def _logit_spans(
 ) -> tuple[list[LogitSpan], Int32Array]:
     spans = []
     rows: list[int] = []
-    for chunk, row_start in zip(chunks, row_starts.tolist()):
+    for chunk, row_start in zip(chunks, row_starts[:-1].tolist(), strict=True):
         state = chunk.state
         first = len(rows)
         to_row = row_start - chunk.start  # from a position

@@ -36,7 +36,7 @@ class KvPool:
         if count > self._num_free:
             return None
         rest = self._num_free - count
-        slot_ids = self._stack[rest : self._num_free][::-1].copy()
+        slot_ids: Int32Array = self._stack[rest : self._num_free][::-1].copy()
         self._is_free[slot_ids] = False
         self._num_free = rest
         return slot_ids
@@ -68,4 +68,5 @@ class KvPool:
 
     def free_slot_ids(self) -> Int32Array:
         """The free slots, `[num_free]`, in no order; for checks."""
-        return self._stack[: self._num_free].copy()
+        slot_ids: Int32Array = self._stack[: self._num_free].copy()
+        return slot_ids

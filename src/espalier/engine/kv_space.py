@@ -6,7 +6,7 @@ know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -61,24 +61,26 @@ class KvSpace:
         state.slot_ids[:length] = match.slot_ids
         state.num_shared = state.num_allocated = state.num_computed = length
 
-    def make_room(self, count: int) -> bool:
-        """Evicts until `count` slots are free; false, and nothing is changed, if that is not had."""
+    def grow(self, targets: Sequence[tuple[RequestState, int]]) -> bool:
+        """Gives each request slots up to its position `end`, evicting what it takes.
+
+        False, and nothing is changed, where even that does not make enough room.
+        """
+        count = sum(end - state.num_allocated for state, end in targets)
         missing = count - self.pool.num_free
         if missing > self.cache.num_evictable:
             return False
         if missing > 0:
             self.pool.free(self.cache.evict(missing))
-        return True
-
-    def grow(self, state: RequestState, end: int) -> None:
-        """Gives a request slots up to position `end`; `make_room` has made sure of them."""
-        count = end - state.num_allocated
-        if count <= 0:
-            return
         slot_ids = self.pool.alloc(count)
-        assert slot_ids is not None, "slots were promised and are not there"
-        state.slot_ids[state.num_allocated : end] = slot_ids
-        state.num_allocated = end
+        assert slot_ids is not None, "slots were evicted and are not there"
+        used = 0
+        for state, end in targets:
+            start = state.num_allocated
+            state.slot_ids[start:end] = slot_ids[used : used + end - start]
+            used += end - start
+            state.num_allocated = end
+        return True
 
     def commit(self, state: RequestState) -> None:
         """Puts a request's computed tokens into the tree, for others to use.

@@ -248,9 +248,7 @@ class RadixCache:
         self.num_locked += len(token_ids)
         return leaf
 
-    def _extended(
-        self, leaf: RadixNode, token_ids: Int32Array, slot_ids: Int32Array
-    ) -> RadixNode:
+    def _extended(self, leaf: RadixNode, token_ids: Int32Array, slot_ids: Int32Array) -> RadixNode:
         """A longer leaf in the place of one that only the caller holds.
 
         It is another node, as a cursor takes the tokens of a node for unchanged while it lives.

@@ -36,7 +36,7 @@ class RadixNode:
         self.parent = parent
         self.token_ids = token_ids  # [tokens]; empty for a root
         self.slot_ids = slot_ids  # [tokens]
-        self.end = (parent.end if parent is not None else 0) + len(token_ids)
+        self.end: int = (parent.end if parent is not None else 0) + len(token_ids)
         self.children: dict[int, RadixNode] = {}  # by first token
         self.num_locks = 0  # holders of this node and of all nodes below it
         self.last_used = 0

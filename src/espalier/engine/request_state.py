@@ -43,6 +43,7 @@ class RequestState:
     def __init__(
         self,
         request: EngineRequest,
+        *,
         text: OutputText,
         end_ids: frozenset[int],
         matcher: TokenMatcher | None,

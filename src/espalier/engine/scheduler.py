@@ -64,7 +64,7 @@ class Scheduler:
             self.running.remove(state)
             self._space.close(state)
 
-    def admit(self, now: float) -> None:
+    def admit(self, now: float) -> list[RequestState]:
         """Moves waiting requests to the running ones while tokens, slots and places last.
 
         A request that does not fit is passed over (paper algorithm 1), unless it has been passed
@@ -73,11 +73,11 @@ class Scheduler:
         """
         self._num_steps += 1
         if not self.waiting or self._is_full():
-            return
+            return []
         budget = self._options.chunk_tokens - sum(
             chunk.end - chunk.start for chunk in self._plan() if chunk.state.is_prefilling
         )
-        admitted = []
+        admitted: list[RequestState] = []
         promised = sum(self._promised(state) for state in self.running)
         for state in self._order():
             if budget <= 0 or self._is_full():
@@ -95,6 +95,7 @@ class Scheduler:
             promised += self._promised(state)
         if admitted:
             self._settle(admitted)
+        return admitted
 
     def next_chunks(self) -> list[Chunk]:
         """The rows of the next step, decode rows first, with slots for each.
@@ -103,13 +104,9 @@ class Scheduler:
         """
         while True:
             chunks = self._plan()
-            missing = sum(chunk.end - chunk.state.num_allocated for chunk in chunks)
-            if self._space.make_room(missing):
-                break
+            if self._space.grow([(chunk.state, chunk.end) for chunk in chunks]):
+                return chunks
             self._retract(max(self.running, key=lambda state: state.arrival))
-        for chunk in chunks:
-            self._space.grow(chunk.state, chunk.end)
-        return chunks
 
     def check_invariants(self) -> None:
         """Raises AssertionError unless lists, requests and slots agree."""

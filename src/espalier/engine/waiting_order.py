@@ -61,12 +61,17 @@ def _depth_first(waiting: Sequence[RequestState]) -> list[RequestState]:
     while pending:
         node, is_done_below = pending.pop()
         if is_done_below:
-            order += members.get(node, [])
+            # Those that match a part of an edge only diverge above its end: deepest first.
+            order += sorted(members.get(node, []), key=_num_unmatched)
             continue
         pending.append((node, True))
         below = sorted(children.get(node, []), key=lambda child: (weights[child], -child.serial))
         pending += [(child, False) for child in below]
     return order
+
+
+def _num_unmatched(state: RequestState) -> int:
+    return -state.cursor.num_matched if state.cursor is not None else 0
 
 
 def _deepest(state: RequestState) -> RadixNode | None:
