@@ -20,14 +20,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-
 from espalier.engine.engine import EngineCore
+from espalier.exec.factory import make_executor
+from espalier.loaders.model import LoadedModel, load_model
+
 from espalier.engine.options import EngineOptions
 from espalier.engine.request import EngineRequest, RequestFailure
 from espalier.engine.sampler import Sampler
 from espalier.exec.executor import ExecutorOptions
-from espalier.exec.factory import make_executor
-from espalier.loaders.model import LoadedModel, load_model
 from espalier.loaders.resolve import resolve_model
 from espalier.types import SamplingParams
 

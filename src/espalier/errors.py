@@ -16,6 +16,7 @@ EspalierError
   ProgramError                       a language-model program was used wrongly or failed
     GenerationError                  a generation failed; carries variable and source line
     UnknownVariableError (KeyError)  a variable that nothing will ever set
+    BatchError                       an item of a batch failed; carries its index
     RoleError                        roles opened, nested or closed wrongly
 
 A message says what was given, what is allowed and what to do.
@@ -102,6 +103,18 @@ class UnknownVariableError(ProgramError, KeyError):
     def __str__(self) -> str:
         # KeyError would show the repr of the message.
         return str(self.args[0]) if self.args else ""
+
+
+class BatchError(ProgramError):
+    """An item of a batch failed; the original error is the `__cause__`.
+
+    Attributes:
+        index: position of the item in the batch, from 0.
+    """
+
+    def __init__(self, message: str, *, index: int) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class RoleError(ProgramError):

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from espalier.types import Prompt, SamplingParams, TokenLogprob, Usage
 
 Message = dict[str, Any]  # {"role": str, "content": str}
-OnDelta = Callable[[int, str], None]  # (sample index, new text), in order, whole characters
+# (sample index, new text of whole characters, meta_info so far), in order, on the loop's thread
+OnDelta = Callable[[int, str, Mapping[str, Any]], None]
+
+_SEED_BITS = 63
+_MASK_64 = (1 << 64) - 1
+
+
+def derive_seed(seed: int, *parts: int) -> int:
+    """A seed made of a seed and a path of numbers: the same everywhere, 0 to 2**63 - 1.
+
+    Mixes by SplitMix64 (Steele, Lea and Flood 2014), so that neighbouring paths are unrelated.
+    """
+    state = seed & _MASK_64
+    for part in parts:
+        state = (state + 0x9E3779B97F4A7C15 * ((part & _MASK_64) + 1)) & _MASK_64
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK_64
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK_64
+        state ^= state >> 31
+    return state >> (64 - _SEED_BITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +42,18 @@ class LogprobOptions:
 
 @dataclass(frozen=True, slots=True)
 class GenerateCall:
-    """One generation after a prompt. `dtype` constrains the text: "int", "float", "bool", "str"."""
+    """One generation after a prompt. `dtype` constrains the text: "int", "float", "bool", "str".
+
+    `seed_key` tells this call from the other calls of the process, the same way in each run of a
+    program; a backend that samples by itself mixes it with its own seed where
+    `sampling.sampling_seed` is None.
+    """
 
     prompt: Prompt
     sampling: SamplingParams
     logprobs: LogprobOptions = LogprobOptions()
     dtype: str | None = None
+    seed_key: int = 0
 
 
 @dataclass(frozen=True, slots=True)

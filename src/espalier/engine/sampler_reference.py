@@ -21,6 +21,7 @@ from espalier.engine.sampler_rows import (
     SampleResult,
     SampleRow,
     broken_logits_error,
+    foreign_token_error,
     nothing_allowed_error,
 )
 from espalier.types import NO_TOP_K, SamplingParams
@@ -154,6 +155,8 @@ class ReferenceSampler:
         ]
 
     def _sample_row(self, logits: FloatArray, row: SampleRow) -> SampleResult:
+        if not self._knows(row):
+            return foreign_token_error(self.vocab_size)
         if not _is_sound(logits):
             return broken_logits_error()
         adjusted = adjusted_logits(logits, row)
@@ -167,6 +170,10 @@ class ReferenceSampler:
         if not (row.want_logprob or row.top_logprobs_num or len(row.token_ids_logprob)):
             return SampledToken(token_id, math.nan)
         return self._with_logprobs(logits, token_id, row.top_logprobs_num, row.token_ids_logprob)
+
+    def _knows(self, row: SampleRow) -> bool:
+        named = [*row.banned_ids, *row.token_ids_logprob, *row.sampling.logit_bias]
+        return all(0 <= token_id < self.vocab_size for token_id in named)
 
     def _with_logprobs(
         self, logits: FloatArray, token_id: int, num_top: int, chosen: Sequence[int]

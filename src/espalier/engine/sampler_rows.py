@@ -106,3 +106,11 @@ def nothing_allowed_error(row: SampleRow) -> SamplingError:
         f"{' together with '.join(reasons) or 'the logits'} rules out every one. "
         "Loosen one of them."
     )
+
+
+def foreign_token_error(vocab_size: int) -> SamplingError:
+    """The error of a row that names a token outside the vocabulary."""
+    return SamplingError(
+        f"The request names a token id outside the vocabulary; 0 to {vocab_size - 1} are allowed "
+        "in logit_bias, stop_token_ids, token_ids_logprob and prompts."
+    )

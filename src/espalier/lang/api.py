@@ -1,0 +1,293 @@
+"""The primitives that a program appends to its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from espalier.errors import UserInputError
+from espalier.lang.choices import ChoicesMethod, token_length_normalized
+from espalier.lang.ir import (
+    SglExpr,
+    SglExprList,
+    SglGen,
+    SglRoleBegin,
+    SglRoleEnd,
+    SglSelect,
+    as_expr,
+    parts_of,
+)
+from espalier.lang.location import call_site
+from espalier.lang.options import dtype_name
+from espalier.types import SamplingParams
+
+
+def gen(  # noqa: PLR0917 - the reference's order
+    name: str | None = None,
+    max_tokens: int | None = None,
+    min_tokens: int | None = None,
+    n: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_token_ids: Sequence[int] | None = None,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    top_k: int | None = None,
+    min_p: float | None = None,
+    frequency_penalty: float | None = None,
+    presence_penalty: float | None = None,
+    ignore_eos: bool | None = None,
+    return_logprob: bool | None = None,
+    logprob_start_len: int | None = None,
+    top_logprobs_num: int | None = None,
+    return_text_in_logprobs: bool | None = None,
+    dtype: type | str | None = None,
+    choices: Sequence[str] | None = None,
+    choices_method: ChoicesMethod | None = None,
+    *,
+    seed: int | None = None,
+    repetition_penalty: float | None = None,
+    logit_bias: Mapping[int, float] | None = None,
+    include_stop: bool | None = None,
+) -> SglExpr:
+    """Calls the model and appends what it writes, which becomes the variable `name`.
+
+    A value that is None is the run's. With `n` > 1 the variable is a list and the first sample is
+    appended. A matched stop is neither in the variable nor in the text, unless `include_stop`.
+    `dtype` makes the text a number, a bool or a JSON string; the variable stays text. `choices`
+    makes it a `select`. `seed` gives the same samples whatever else runs.
+    Raises UserInputError (a ValueError) for arguments that contradict each other.
+    """
+    sampling = _given(
+        max_new_tokens=max_tokens,
+        min_new_tokens=min_tokens,
+        n=n,
+        stop=stop,
+        stop_token_ids=stop_token_ids,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        frequency_penalty=frequency_penalty,
+        presence_penalty=presence_penalty,
+        ignore_eos=ignore_eos,
+        repetition_penalty=repetition_penalty,
+        logit_bias=logit_bias,
+        no_stop_trim=include_stop,
+        sampling_seed=seed,
+    )
+    logprobs = _given(
+        return_logprob=return_logprob,
+        logprob_start_len=logprob_start_len,
+        top_logprobs_num=top_logprobs_num,
+        return_text_in_logprobs=return_text_in_logprobs,
+    )
+    if choices is not None:
+        ignored = set(sampling) - {"temperature", "sampling_seed"}
+        ignored.update(logprobs, ["dtype"] if dtype is not None else [])
+        if ignored:
+            raise UserInputError(
+                f"gen was given choices together with {', '.join(sorted(ignored))}, which a "
+                "choice has no use for; leave one of them out."
+            )
+        method = token_length_normalized if choices_method is None else choices_method
+        return select(name, choices, temperature or 0.0, method, seed=seed)
+    if choices_method is not None:
+        raise UserInputError("gen was given choices_method without choices; leave it out.")
+    return _generation(name, sampling, logprobs, dtype)
+
+
+def gen_int(  # noqa: PLR0917 - the reference's order
+    name: str | None = None,
+    max_tokens: int | None = None,
+    n: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_token_ids: Sequence[int] | None = None,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    top_k: int | None = None,
+    min_p: float | None = None,
+    frequency_penalty: float | None = None,
+    presence_penalty: float | None = None,
+    ignore_eos: bool | None = None,
+    return_logprob: bool | None = None,
+    logprob_start_len: int | None = None,
+    top_logprobs_num: int | None = None,
+    return_text_in_logprobs: bool | None = None,
+    *,
+    seed: int | None = None,
+    repetition_penalty: float | None = None,
+    logit_bias: Mapping[int, float] | None = None,
+    include_stop: bool | None = None,
+) -> SglExpr:
+    """`gen` of a whole number; the variable stays text."""
+    return gen(
+        name,
+        max_tokens=max_tokens,
+        n=n,
+        stop=stop,
+        stop_token_ids=stop_token_ids,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        frequency_penalty=frequency_penalty,
+        presence_penalty=presence_penalty,
+        ignore_eos=ignore_eos,
+        return_logprob=return_logprob,
+        logprob_start_len=logprob_start_len,
+        top_logprobs_num=top_logprobs_num,
+        return_text_in_logprobs=return_text_in_logprobs,
+        seed=seed,
+        repetition_penalty=repetition_penalty,
+        logit_bias=logit_bias,
+        include_stop=include_stop,
+        dtype=int,
+    )
+
+
+def gen_string(  # noqa: PLR0917 - the reference's order
+    name: str | None = None,
+    max_tokens: int | None = None,
+    n: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_token_ids: Sequence[int] | None = None,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    top_k: int | None = None,
+    min_p: float | None = None,
+    frequency_penalty: float | None = None,
+    presence_penalty: float | None = None,
+    ignore_eos: bool | None = None,
+    return_logprob: bool | None = None,
+    logprob_start_len: int | None = None,
+    top_logprobs_num: int | None = None,
+    return_text_in_logprobs: bool | None = None,
+    *,
+    seed: int | None = None,
+    repetition_penalty: float | None = None,
+    logit_bias: Mapping[int, float] | None = None,
+    include_stop: bool | None = None,
+) -> SglExpr:
+    """`gen` of a JSON string, quotes included."""
+    return gen(
+        name,
+        max_tokens=max_tokens,
+        n=n,
+        stop=stop,
+        stop_token_ids=stop_token_ids,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        frequency_penalty=frequency_penalty,
+        presence_penalty=presence_penalty,
+        ignore_eos=ignore_eos,
+        return_logprob=return_logprob,
+        logprob_start_len=logprob_start_len,
+        top_logprobs_num=top_logprobs_num,
+        return_text_in_logprobs=return_text_in_logprobs,
+        seed=seed,
+        repetition_penalty=repetition_penalty,
+        logit_bias=logit_bias,
+        include_stop=include_stop,
+        dtype=str,
+    )
+
+
+def select(
+    name: str | None = None,
+    choices: Sequence[str] | None = None,
+    temperature: float = 0.0,
+    choices_method: ChoicesMethod = token_length_normalized,
+    *,
+    seed: int | None = None,
+) -> SglSelect:
+    """Appends the choice that the method decides for, which becomes the variable `name`.
+
+    `temperature` > 0 samples from softmax(score / temperature), by `seed` where one is given.
+    `choices_method` is one of the three of this module's kin or any callable with their keywords.
+    Raises UserInputError (a ValueError) for choices that are missing, empty or equal.
+    """
+    if choices is None or isinstance(choices, str) or not isinstance(choices, Sequence):
+        raise UserInputError(f"select has choices {choices!r}; a list of texts is allowed.")
+    texts = tuple(choices)
+    for text in texts:
+        if not isinstance(text, str) or not text:
+            raise UserInputError(f"select has the choice {text!r}; non-empty text is allowed.")
+    if not texts or len(set(texts)) < len(texts):
+        raise UserInputError(
+            f"select has choices {list(texts)!r}; one or more different texts are allowed."
+        )
+    SamplingParams(temperature=temperature, sampling_seed=seed)  # raises for a value out of range
+    if not callable(choices_method):
+        raise UserInputError(f"choices_method is {choices_method!r}; a callable is allowed.")
+    return SglSelect(_checked(name), texts, temperature, choices_method, seed, call_site())
+
+
+def system(expr: object = None) -> SglExprList:
+    """A system message that holds `expr`."""
+    return _message("system", expr)
+
+
+def user(expr: object = None) -> SglExprList:
+    """A user message that holds `expr`."""
+    return _message("user", expr)
+
+
+def assistant(expr: object = None) -> SglExprList:
+    """An assistant message that holds `expr`."""
+    return _message("assistant", expr)
+
+
+def system_begin() -> SglRoleBegin:
+    """Opens a system message."""
+    return SglRoleBegin("system")
+
+
+def system_end() -> SglRoleEnd:
+    """Closes a system message."""
+    return SglRoleEnd("system")
+
+
+def user_begin() -> SglRoleBegin:
+    """Opens a user message."""
+    return SglRoleBegin("user")
+
+
+def user_end() -> SglRoleEnd:
+    """Closes a user message."""
+    return SglRoleEnd("user")
+
+
+def assistant_begin() -> SglRoleBegin:
+    """Opens an assistant message."""
+    return SglRoleBegin("assistant")
+
+
+def assistant_end() -> SglRoleEnd:
+    """Closes an assistant message."""
+    return SglRoleEnd("assistant")
+
+
+def _message(role: str, expr: object) -> SglExprList:
+    inner = () if expr is None else parts_of(as_expr(expr))
+    return SglExprList((SglRoleBegin(role), *inner, SglRoleEnd(role)))
+
+
+def _generation(
+    name: str | None,
+    sampling: Mapping[str, Any],
+    logprobs: Mapping[str, Any],
+    dtype: type | str | None,
+) -> SglGen:
+    return SglGen(_checked(name), sampling, logprobs, dtype_name(dtype), call_site())
+
+
+def _checked(name: str | None) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise UserInputError(f"the variable name is {name!r}; text or None is allowed.")
+    return name
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

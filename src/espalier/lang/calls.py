@@ -1,0 +1,195 @@
+"""Operations of a stream that call the model: a generation, a selection."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from espalier.backends.base import (
+    ChoiceScores,
+    GenerateCall,
+    GenerateResult,
+    LogprobOptions,
+    OnDelta,
+    ScoreCall,
+)
+from espalier.errors import BackendError, ProgramError
+from espalier.lang.choices import ChoicesDecision, TokenEntry, mean_logprob
+from espalier.lang.failure import Failure
+from espalier.lang.ir import SglSelect
+from espalier.lang.location import SourceLine
+from espalier.lang.program import call_slots
+from espalier.lang.stream import Stream
+from espalier.lang.variables import Variable, rest_of
+from espalier.types import GREEDY_TEMPERATURE, SamplingParams, TokenLogprob
+
+
+class CallOp:
+    """A call of the model that sets a variable."""
+
+    __slots__ = ("key", "location", "variable")
+    wakes = True
+    kind = "call"
+
+    def __init__(self, variable: Variable, location: SourceLine, key: int) -> None:
+        self.variable = variable
+        self.location = location
+        self.key = key
+
+    @property
+    def _description(self) -> str:
+        name = self.variable.name
+        return self.kind if name is None else f"{self.kind} {name!r}"
+
+    def failed(self, error: Exception) -> Failure:
+        """A failure that names the call."""
+        return Failure(error, self._description, self.variable.name, self.location, self)
+
+    def abandon(self, failure: Failure) -> None:
+        """The variable will not be set."""
+        self.variable.fail(
+            failure.raised_for(self, self._description, self.variable.name, self.location)
+        )
+
+
+class GenerateOp(CallOp):
+    """Samples a continuation, appends the first sample and sets the variable."""
+
+    __slots__ = ("dtype", "logprobs", "sampling")
+    kind = "gen"
+
+    def __init__(
+        self,
+        variable: Variable,
+        location: SourceLine,
+        key: int,
+        *,
+        sampling: SamplingParams,
+        logprobs: LogprobOptions,
+        dtype: str | None,
+    ) -> None:
+        super().__init__(variable, location, key)
+        self.sampling = sampling
+        self.logprobs = logprobs
+        self.dtype = dtype
+
+    async def run(self, stream: Stream) -> None:
+        """Calls the backend."""
+        await stream.prefix_ready()
+        program = stream.program
+        prompt = stream.transcript.prompt()
+        call = GenerateCall(prompt, self.sampling, self.logprobs, self.dtype, self.key)
+        async with call_slots(program.backend):
+            result = await program.backend.generate(call, self._on_delta(stream))
+        program.record(stream.node, result.usage)
+        self._accept(stream, result)
+
+    def _on_delta(self, stream: Stream) -> OnDelta | None:
+        if stream.feed is None:
+            return None
+        feeds = self.variable.feeds
+
+        def on_delta(index: int, text: str, meta: Mapping[str, Any]) -> None:
+            feeds[index].push(text, meta)
+            if index == 0:
+                stream.append_text(text)
+
+        return on_delta
+
+    def _accept(self, stream: Stream, result: GenerateResult) -> None:
+        samples = result.samples
+        if len(samples) != self.sampling.n:
+            raise BackendError(f"{self.sampling.n} samples were asked for; {len(samples)} came.")
+        first = samples[0]
+        if self.variable.feeds:
+            stream.append_text(rest_of(first.text, self.variable.feeds[0]))
+        stream.transcript.add_generated(first.text, first.token_ids)
+        if first.token_ids:
+            # All but the last token lie in the backend's cache: forks need no call for this.
+            stream.num_cached_segments = len(stream.transcript.segments)
+        if self.sampling.n == 1:
+            self.variable.resolve(first.text, first.meta_info)
+        else:
+            self.variable.resolve(
+                [sample.text for sample in samples], [sample.meta_info for sample in samples]
+            )
+
+
+class SelectOp(CallOp):
+    """Appends the choice that the method decides for and sets the variable to it."""
+
+    __slots__ = ("select",)
+    kind = "select"
+
+    def __init__(self, variable: Variable, key: int, select: SglSelect) -> None:
+        super().__init__(variable, select.location, key)
+        self.select = select
+
+    async def run(self, stream: Stream) -> None:
+        """Scores the choices and decides."""
+        await stream.prefix_ready()
+        program, method = stream.program, self.select.choices_method
+        call = ScoreCall(
+            stream.transcript.prompt(),
+            self.select.choices,
+            bool(getattr(method, "requires_unconditional_logprobs", False)),
+        )
+        async with call_slots(program.backend):
+            scores = await program.backend.score(call)
+        program.record(stream.node, scores.usage)
+        chosen, meta = self._decide(scores)
+        stream.transcript.add_generated(chosen, None)
+        stream.append_text(chosen)
+        self.variable.resolve(chosen, meta)
+
+    def _decide(self, scores: ChoiceScores) -> tuple[str, dict[str, Any]]:
+        entries = [as_entries(logprobs) for logprobs in scores.token_logprobs]
+        alone = scores.unconditional
+        means = [mean_logprob(choice) for choice in entries]
+        decision = self.select.choices_method(
+            choices=list(self.select.choices),
+            normalized_prompt_logprobs=means,
+            input_token_logprobs=entries,
+            output_token_logprobs=[[] for _ in entries],
+            unconditional_token_logprobs=None if alone is None else [as_entries(a) for a in alone],
+        )
+        if decision.decision not in self.select.choices:
+            raise ProgramError(
+                f"the choices method decided for {decision.decision!r}, which is none of the "
+                f"choices {list(self.select.choices)!r}."
+            )
+        meta = {**(decision.meta_info or {}), "choices_method": repr(self.select.choices_method)}
+        usage = scores.usage
+        meta.update(
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=0,
+            cached_tokens=usage.cached_tokens,
+            forced_tokens=usage.forced_tokens,
+            finish_reason=None,
+        )
+        return self._sampled(decision, means), meta
+
+    def _sampled(self, decision: ChoicesDecision, means: Sequence[float]) -> str:
+        temperature = self.select.temperature
+        if temperature < GREEDY_TEMPERATURE:
+            return decision.decision
+        scores = means if decision.scores is None else decision.scores
+        seed = self.key if self.select.seed is None else self.select.seed
+        return self.select.choices[softmax_sample(scores, temperature, seed)]
+
+
+def as_entries(logprobs: Sequence[TokenLogprob]) -> list[TokenEntry]:
+    """The reference's form of token log-probabilities."""
+    return [entry.as_wire() for entry in logprobs]
+
+
+def softmax_sample(scores: Sequence[float], temperature: float, seed: int) -> int:
+    """An index drawn from softmax(scores / temperature), a function of the seed alone."""
+    best = max(scores)
+    if best == -math.inf:
+        weights = [1.0] * len(scores)
+    else:
+        weights = [math.exp((score - best) / temperature) for score in scores]
+    return random.Random(seed).choices(range(len(scores)), weights)[0]

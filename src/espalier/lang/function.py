@@ -1,0 +1,220 @@
+"""`function`: turns a Python function whose first parameter is `s` into a program."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+from espalier.errors import UserInputError
+from espalier.lang import interpreter
+from espalier.lang.batch import BatchJob, arun_batch, iterate_batch, run_batch
+from espalier.lang.options import RESERVED_NAMES, split_options
+from espalier.lang.state import ProgramState
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class SglFunction:
+    """A program. Call it, or `run` it; `bind` fixes arguments.
+
+    Every way to run takes, besides the program's own arguments, the options of reference section 2:
+    `max_new_tokens=128, n=1, stop=None, stop_token_ids=None, temperature=1.0, top_p=1.0, top_k=-1,
+    min_p=0.0, frequency_penalty=0.0, presence_penalty=0.0, ignore_eos=False, return_logprob=None,
+    logprob_start_len=None, top_logprobs_num=None, return_text_in_logprobs=None, stream=False,
+    backend=None, use_thread=True`, and Espalier's `seed=None, repetition_penalty=1.0,
+    logit_bias=None` unless the program has a parameter of that name.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], bound: Mapping[str, Any] | None = None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.func = function
+        self.bound_arguments = dict(bound or {})
+        self.signature = inspect.signature(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._parameters = self._checked_parameters()
+        takes_any = inspect.Parameter.VAR_KEYWORD
+        self._own_names = frozenset(self._parameters)
+        self._takes_any_keyword = any(
+            p.kind is takes_any for p in self.signature.parameters.values()
+        )
+
+    def _checked_parameters(self) -> list[str]:
+        names = list(self.signature.parameters)
+        if not names or names[0] != "s":
+            raise UserInputError(
+                f"the first parameter of program {self.func.__name__!r} is "
+                f"{names[0] if names else 'missing'!r}; it must be named 's', the state."
+            )
+        clashing = sorted(RESERVED_NAMES.intersection(names[1:]))
+        if clashing:
+            raise UserInputError(
+                f"program {self.func.__name__!r} has a parameter named {', '.join(clashing)}, "
+                "which is an option of run; give the parameter another name, such as "
+                f"{clashing[0]}_value."
+            )
+        return names[1:]
+
+    def __repr__(self) -> str:
+        return f"<SglFunction {self.func.__name__}>"
+
+    def bind(self, **kwargs: Any) -> SglFunction:
+        """A program with these arguments fixed. An unknown or already fixed name: TypeError."""
+        for name in kwargs:
+            if name not in self._own_names and not self._takes_any_keyword:
+                raise TypeError(
+                    f"{self.func.__name__}() has no parameter {name!r} to bind; it has "
+                    f"{', '.join(self._parameters) or 'none'}."
+                )
+        self._refuse_bound(kwargs)
+        return SglFunction(self.func, {**self.bound_arguments, **kwargs})
+
+    def _refuse_bound(self, kwargs: Mapping[str, Any]) -> None:
+        again = sorted(set(kwargs).intersection(self.bound_arguments))
+        if again:
+            raise TypeError(
+                f"{self.func.__name__}() got {', '.join(again)}, which bind has fixed already."
+            )
+
+    def _arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        """The program's arguments with the bound ones; raises TypeError as a call would."""
+        self._refuse_bound(kwargs)
+        merged = {**self.bound_arguments, **kwargs}
+        try:
+            self.signature.bind(None, *args, **merged)
+        except TypeError as error:
+            raise TypeError(f"{self.func.__name__}(): {error}") from None
+        return tuple(args), merged
+
+    def _launch(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> interpreter.Launch:
+        options, own = split_options(kwargs, self._own_names)
+        return interpreter.launch(self.func, *self._arguments(args, own), options)
+
+    def run(self, *args: Any, **kwargs: Any) -> ProgramState:
+        """Runs the program and returns its state when the body has returned.
+
+        Generation may go on then; reading the state waits. With `stream=True` the body runs in a
+        thread and this returns at once. An error of the body is raised here.
+        """
+        return interpreter.run(self._launch(args, kwargs))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> ProgramState:
+        """`run`. Inside another program the backend is that program's, unless one is given."""
+        return self.run(*args, **kwargs)
+
+    async def arun(self, *args: Any, **kwargs: Any) -> ProgramState:
+        """Runs the program to its end (all calls finished) and returns its state.
+
+        An `async def` body runs on the caller's event loop, a `def` body on a thread.
+        """
+        return await interpreter.run_async(self._launch(args, kwargs))
+
+    def run_batch(
+        self,
+        batch_kwargs: Sequence[Mapping[str, Any] | Sequence[Any]],
+        *,
+        num_threads: int | str = "auto",
+        progress_bar: bool = False,
+        generator_style: bool = False,
+        on_error: str = "raise",
+        on_result: Callable[[int, ProgramState], None] | None = None,
+        **options: Any,
+    ) -> list[ProgramState] | Iterator[ProgramState]:
+        """Runs the program on each item: a dict of arguments, or a list of them in order.
+
+        Returns finished states in the order of the items, as a list or (`generator_style`) as an
+        iterator. At most `num_threads` items are at work at once. `on_error`: "raise" raises
+        BatchError for the first failed item after all have ended; "return" returns its state,
+        whose `error()` says why. `on_result(index, state)` is called as each item ends.
+        """
+        job = self._job(
+            batch_kwargs, options, num_threads, on_error, on_result, progress_bar=progress_bar
+        )
+        return iterate_batch(job) if generator_style else run_batch(job)
+
+    async def arun_batch(
+        self,
+        batch_kwargs: Sequence[Mapping[str, Any] | Sequence[Any]],
+        *,
+        num_threads: int | str = "auto",
+        progress_bar: bool = False,
+        on_error: str = "raise",
+        on_result: Callable[[int, ProgramState], None] | None = None,
+        **options: Any,
+    ) -> list[ProgramState]:
+        """`run_batch` for async code; of async programs `num_threads` bounds the tasks."""
+        return await arun_batch(
+            self._job(
+                batch_kwargs, options, num_threads, on_error, on_result, progress_bar=progress_bar
+            )
+        )
+
+    def _job(
+        self,
+        batch: Sequence[Mapping[str, Any] | Sequence[Any]],
+        options: Mapping[str, Any],
+        num_threads: int | str,
+        on_error: str,
+        on_result: Callable[[int, ProgramState], None] | None,
+        *,
+        progress_bar: bool,
+    ) -> BatchJob:
+        if isinstance(batch, (str, bytes, Mapping)) or not isinstance(batch, Sequence):
+            raise UserInputError(
+                f"the batch is of type {type(batch).__name__}; a list of dicts, or of lists or "
+                "tuples of arguments in order, is allowed."
+            )
+        run_options, rest = split_options(options, frozenset())
+        if rest:
+            raise TypeError(
+                f"run_batch() got {', '.join(sorted(rest))}, which is no option of a run; "
+                "arguments of the program belong into the items."
+            )
+        items = [self._item(index, item) for index, item in enumerate(batch)]
+        return BatchJob(
+            self.func,
+            items,
+            run_options,
+            self.is_async,
+            num_threads,
+            on_error,
+            on_result,
+            progress_bar,
+        )
+
+    def _item(self, index: int, item: Any) -> Arguments:
+        try:
+            if isinstance(item, Mapping):
+                return self._arguments((), item)
+            if isinstance(item, (list, tuple)):
+                return self._arguments(item, {})
+        except TypeError as error:
+            raise TypeError(f"item {index} of the batch: {error}") from None
+        raise UserInputError(
+            f"item {index} of the batch is {item!r}; a dict of arguments, or a list or tuple of "
+            "them in order, is allowed."
+        )
+
+
+@overload
+def function(func: Callable[..., Any]) -> SglFunction: ...
+
+
+@overload
+def function(func: None = None) -> Callable[[Callable[..., Any]], SglFunction]: ...
+
+
+def function(
+    func: Callable[..., Any] | None = None,
+) -> SglFunction | Callable[[Callable[..., Any]], SglFunction]:
+    """Makes a program of a `def` or `async def` function; with or without parentheses.
+
+    Its first parameter must be named `s`. Raises UserInputError for that, and for a parameter
+    named like an option of `run`.
+    """
+    if func is None:
+        return SglFunction
+    return SglFunction(func)

@@ -1,0 +1,190 @@
+"""The forks of a state, and how they are joined."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from espalier.backends.base import Message
+from espalier.errors import ProgramError, RequestCancelledError, RoleError, UserInputError
+from espalier.lang import loop
+from espalier.lang.failure import Failure
+from espalier.lang.ops import EndOp, ExtendOp
+from espalier.lang.program import refuse_blocking
+from espalier.lang.promise import Promise
+from espalier.lang.reading import ask
+from espalier.lang.stream import Stream
+from espalier.lang.submission import append
+from espalier.lang.variables import Variable
+from espalier.types import Segment
+
+GATHER, CONCATENATE, CONCAT_TEXT = "gather_variable", "concate_and_append", "concat_text"
+JOIN_MODES = (GATHER, CONCATENATE, CONCAT_TEXT)
+
+
+class Forked(Protocol):
+    """What a group needs of a state."""
+
+    @property
+    def stream(self) -> Stream:
+        """The state's stream."""
+        ...
+
+
+S = TypeVar("S", bound=Forked)
+Added = tuple[Sequence[Segment], Sequence[Message]]
+
+
+class ProgramStateGroup(Generic[S]):
+    """Forks of one state, in order. `g += x` appends to each: text, an expression, a list with one
+    item for each fork, or a function of the index.
+    """
+
+    def __init__(self, states: list[S], source: Forked) -> None:
+        self.states = states
+        self.src_state = source
+
+    def __getitem__(self, index: int) -> S:
+        return self.states[index]
+
+    def __setitem__(self, index: int, state: S) -> None:
+        # `g[i] += x` assigns the state that it has appended to.
+        if self.states[index] is not state:
+            raise ProgramError("a fork of a group cannot be replaced; append to it instead.")
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __iter__(self) -> Iterator[S]:
+        return iter(self.states)
+
+    def __iadd__(self, other: object) -> ProgramStateGroup[S]:
+        for state, item in zip(self.states, self._items(other), strict=True):
+            append(state.stream, item)
+        return self
+
+    def _items(self, other: object) -> Sequence[object]:
+        if isinstance(other, (list, tuple)):
+            if len(other) != len(self.states):
+                raise UserInputError(
+                    f"a list of {len(other)} was appended to a group of {len(self.states)} forks; "
+                    "one item for each fork is allowed."
+                )
+            return other
+        if callable(other):
+            function: Callable[[int], object] = other
+            return [function(index) for index in range(len(self.states))]
+        return [other] * len(self.states)
+
+    def join(self, mode: str = GATHER, on_error: str = "raise") -> None:
+        """Waits for the forks and brings their results into the state that they came from.
+
+        gather_variable: each variable that is new in a fork becomes a list in the state, entry i
+        from fork i, None where fork i has none. concate_and_append: the text that the forks added
+        is appended in order, with its tokens. concat_text: both.
+
+        A fork that failed raises its GenerationError here, after the others have ended
+        (`on_error="raise"`) or have been cancelled ("cancel").
+        """
+        refuse_blocking("join()", "await group.ajoin()")
+        self._begin_join(mode, on_error)
+        loop.run_blocking(self._finish_join(mode, on_error))
+
+    async def ajoin(self, mode: str = GATHER, on_error: str = "raise") -> None:
+        """`join` for async programs."""
+        self._begin_join(mode, on_error)
+        await self._finish_join(mode, on_error)
+
+    def _begin_join(self, mode: str, on_error: str) -> None:
+        if mode not in JOIN_MODES:
+            raise UserInputError(f"join mode is {mode!r}; {', '.join(JOIN_MODES)} are allowed.")
+        if on_error not in ("raise", "cancel"):
+            raise UserInputError(f"on_error is {on_error!r}; 'raise' or 'cancel' is allowed.")
+        target = self.src_state.stream
+        target.check_open()
+        for index, state in enumerate(self.states):
+            state.stream.check_open()
+            if state.stream.scopes:
+                raise ProgramError(
+                    f"fork {index} is joined inside its var_scope block "
+                    f"{state.stream.scopes[-1].variable.name!r}; join it after the block."
+                )
+            if mode != GATHER and state.stream.open_role != target.open_role:
+                raise RoleError(
+                    f"fork {index} is joined with {state.stream.open_role or 'no role'} open, its "
+                    f"parent has {target.open_role or 'no role'} open; their text cannot be put "
+                    "together. Close or open the role in both."
+                )
+        for state in self.states:
+            state.stream.joined = True
+
+    async def _finish_join(self, mode: str, on_error: str) -> None:
+        streams = [state.stream for state in self.states]
+        asked = [ask(stream, added_text) for stream in streams]
+        for stream in streams:
+            stream.enqueue([EndOp()])
+        added = await self._results(asked, on_error)
+        target = self.src_state.stream
+        if mode != CONCATENATE:
+            for name in self._new_names(streams, target):
+                target.variables.declare(gathered(name, streams))
+        if mode != GATHER:
+            target.enqueue([ExtendOp(*parts) for parts in added])
+
+    async def _results(self, asked: list[Promise[Added]], on_error: str) -> list[Added]:
+        async def result(index: int) -> Added:
+            try:
+                return await asked[index].wait_async()
+            except Exception:
+                if on_error == "cancel":
+                    self._cancel_others(index)
+                raise
+
+        found = await asyncio.gather(
+            *(result(index) for index in range(len(asked))), return_exceptions=True
+        )
+        errors = [item for item in found if isinstance(item, BaseException)]
+        if errors:
+            # Those that were cancelled for a sibling's sake say less than the sibling itself.
+            raise next((e for e in errors if not is_cancellation(e)), errors[0])
+        return [item for item in found if not isinstance(item, BaseException)]
+
+    def _cancel_others(self, failed: int) -> None:
+        for index, state in enumerate(self.states):
+            if index != failed:
+                state.stream.cancel(Failure.cancelled(f"fork {failed} of its group failed"))
+
+    @staticmethod
+    def _new_names(streams: list[Stream], target: Stream) -> list[str]:
+        names: dict[str, None] = {}
+        for stream in streams:
+            for name in stream.variables:
+                if name is not None and name not in target.variables:
+                    names[name] = None
+        return list(names)
+
+
+def added_text(stream: Stream) -> Added:
+    """What a fork has appended since it was made."""
+    transcript = stream.transcript
+    return (
+        transcript.segments[stream.num_inherited_segments :],
+        transcript.messages[stream.num_inherited_messages :],
+    )
+
+
+def gathered(name: str, streams: Sequence[Stream]) -> Variable:
+    """A variable whose value lists that of each fork, None where there is none."""
+    values: list[Any] = []
+    metas: list[Any] = []
+    for stream in streams:
+        variable = stream.variables.get(name)
+        values.append(None if variable is None else variable.promise.result())
+        metas.append(None if variable is None else variable.meta)
+    return Variable.set_to(name, values, metas)
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """True for an error that only says that its state was cancelled."""
+    return isinstance(error, RequestCancelledError)

@@ -1,0 +1,181 @@
+"""Runs programs: makes a state, runs the body on it, and cleans up when the body fails.
+
+From here on down the order is: state -> submission -> ops and calls -> stream -> program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from espalier.backends.base import derive_seed
+from espalier.errors import UserInputError
+from espalier.lang import loop
+from espalier.lang.config import chosen_backend, global_config
+from espalier.lang.failure import Failure
+from espalier.lang.ops import EndOp
+from espalier.lang.options import RunOptions
+from espalier.lang.program import (
+    Program,
+    async_body_thread,
+    current_program,
+    next_run_key,
+    refuse_blocking,
+)
+from espalier.lang.state import ProgramState
+from espalier.lang.stream import Stream
+from espalier.lang.workers import in_worker, run_in_thread, shared_crew
+
+__all__ = ["Launch", "ProgramState", "Stream", "launch", "run", "run_async"]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program that is about to run: its state, and its body with the arguments in place."""
+
+    state: ProgramState
+    body: Callable[[], Any]
+    is_async: bool
+
+    @property
+    def program(self) -> Program:
+        """The run."""
+        return self.state.stream.program
+
+
+def launch(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: RunOptions,
+    key: int | None = None,
+) -> Launch:
+    """Prepares a run; `key` tells it from other runs (None: the next one of its backend)."""
+    outer = current_program.get()
+    if options.backend is None and outer is not None:
+        backend = outer.backend
+    else:
+        backend = chosen_backend(options.backend)
+    is_async = inspect.iscoroutinefunction(function)
+    if is_async and not options.use_thread:
+        raise UserInputError("use_thread=False is for def programs; an async program needs none.")
+    if options.seed is not None:
+        key = derive_seed(options.seed, 0 if key is None else key)
+    program = Program(backend, options, next_run_key(backend) if key is None else key)
+    state = ProgramState(Stream(program, program.key, program.node))
+    return Launch(state, lambda: function(state, *args, **kwargs), is_async)
+
+
+def run(start: Launch) -> ProgramState:
+    """Runs a body and returns when it has returned, or at once where the program streams."""
+    if start.program.options.stream:
+        return _run_streaming(start)
+    if start.is_async:
+        refuse_blocking("running an async program", "await f.arun(...)")
+        loop.run_blocking(run_body_async(start))
+    else:
+        run_body(start)
+    return start.state
+
+
+async def run_async(start: Launch) -> ProgramState:
+    """Runs a program to its end; a streaming one is returned at once.
+
+    An `async def` body runs on the caller's loop, a `def` body on a thread.
+    """
+    if start.program.options.stream:
+        return _run_streaming(start)
+    if start.is_async:
+        await run_body_async(start)
+    else:
+        await _body_on_thread(start)
+    await start.program.when_idle().wait_async()
+    return start.state
+
+
+def _run_streaming(start: Launch) -> ProgramState:
+    if start.is_async:
+        loop.spawn(_quiet(run_body_async(start)))
+    else:
+        run_in_thread(lambda: _body_quietly(start))
+    return start.state
+
+
+async def _quiet(body: Any) -> None:
+    try:
+        await body
+    except Exception:
+        return  # the state holds it, and every reader of the state raises it
+
+
+def _body_quietly(start: Launch) -> None:
+    try:
+        run_body(start)
+    except Exception:
+        return  # as above
+
+
+@contextmanager
+def _running(start: Launch, *, is_async: bool) -> Iterator[None]:
+    """What surrounds each body: the current program, and the end of it, however it ends."""
+    tokens: list[tuple[contextvars.ContextVar[Any], contextvars.Token[Any]]] = [
+        (current_program, current_program.set(start.program))
+    ]
+    if is_async:
+        tokens.append((async_body_thread, async_body_thread.set(threading.get_ident())))
+    try:
+        yield
+    except BaseException as error:
+        start.program.abort(Failure(error))
+        raise
+    finally:
+        for variable, token in reversed(tokens):
+            variable.reset(token)
+        _end(start)
+
+
+def _end(start: Launch) -> None:
+    start.program.end_body()
+    for stream in start.program.streams():
+        assert isinstance(stream, Stream)
+        if stream.feed is not None:
+            stream.enqueue([EndOp()])
+        stream.variables.no_more()
+
+
+def run_body(start: Launch) -> None:
+    """Runs a `def` body in this thread."""
+    with _running(start, is_async=False):
+        start.state.ret_value = start.body()
+        _print_verbose(start)
+
+
+async def run_body_async(start: Launch) -> None:
+    """Runs an `async def` body on this loop."""
+    with _running(start, is_async=True):
+        start.state.ret_value = await start.body()
+    if global_config.verbosity >= 2:
+        print(await start.state.atext())
+
+
+def _print_verbose(start: Launch) -> None:
+    if global_config.verbosity >= 2:
+        print(start.state.text())
+
+
+async def _body_on_thread(start: Launch) -> None:
+    crew = shared_crew()
+    if in_worker() and crew.is_full():
+        run_body(start)  # a worker that waited for a free worker might wait for itself
+        return
+    try:
+        await crew.run(lambda: run_body(start)).wait_async()
+    except asyncio.CancelledError as error:
+        start.program.abort(Failure(error))
+        raise

@@ -1,0 +1,140 @@
+"""Iteration over the text of a state, or of one variable, as it comes.
+
+Where the program does not stream, an iterator gives the final text once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from espalier.errors import UnknownVariableError, UserInputError
+from espalier.lang.failure import Failure
+from espalier.lang.feed import Feed
+from espalier.lang.program import refuse_blocking
+from espalier.lang.reading import ask, ask_blocking, find_async, find_blocking
+from espalier.lang.stream import Stream
+from espalier.lang.variables import Variable
+
+_CLOSED_EARLY = "its iterator was closed"
+
+
+def check_arguments(name: str | None, sample: int, return_meta_data: bool) -> None:
+    """Raises UserInputError for arguments that contradict each other."""
+    if not isinstance(sample, int) or sample < 0:
+        raise UserInputError(f"sample is {sample!r}; an index from 0 is allowed.")
+    if name is None and (sample or return_meta_data):
+        raise UserInputError(
+            "sample and return_meta_data belong to one variable; give its name as var_name."
+        )
+
+
+def as_text(variable: Variable, value: Any, sample: int) -> str:
+    """The text of one sample of a value."""
+    if isinstance(value, list):
+        if sample >= len(value):
+            raise UserInputError(
+                f"variable {variable.name!r} has {len(value)} values; sample {sample} is none."
+            )
+        return str(value[sample])
+    return str(value)
+
+
+def meta_of(variable: Variable, sample: int) -> Any:
+    """The meta_info of one sample."""
+    return variable.meta[sample] if isinstance(variable.meta, list) else variable.meta
+
+
+def feed_of(variable: Variable, sample: int) -> Feed | None:
+    """The feed of one sample, or None where the variable was set without one."""
+    return variable.feeds[sample] if sample < len(variable.feeds) else None
+
+
+def iterate(
+    stream: Stream, name: str | None, sample: int, *, cancel_on_close: bool
+) -> Iterator[str]:
+    """Blocking iteration; the pieces joined are the final text."""
+    finished = False
+    try:
+        if name is None:
+            yield from _whole(stream)
+        else:
+            yield from _of_variable(stream, name, sample)
+        finished = True
+    finally:
+        if not finished and cancel_on_close:
+            stream.cancel(Failure.cancelled(_CLOSED_EARLY))
+
+
+def _whole(stream: Stream) -> Iterator[str]:
+    refuse_blocking("text_iter()", "async for piece in s.text_async_iter()")
+    if stream.feed is None:
+        yield ask_blocking(stream, "text", "atext", lambda asked: asked.transcript.text())
+    else:
+        stream.kick()
+        for text, _ in stream.feed.read():
+            if text:
+                yield text
+
+
+def _of_variable(stream: Stream, name: str, sample: int) -> Iterator[str]:
+    refuse_blocking("text_iter()", "async for piece in s.text_async_iter()")
+    try:
+        variable = find_blocking(stream, name)
+    except UnknownVariableError:
+        if stream.feed is None:
+            raise
+        yield ""  # as in the reference: the program ended and never set it
+        return
+    promise = variable.ready()
+    feed = feed_of(variable, sample)
+    if feed is None:
+        yield as_text(variable, promise.wait(), sample)
+        return
+    for text, _ in feed.read():
+        if text:
+            yield text
+
+
+async def iterate_async(
+    stream: Stream, name: str | None, sample: int, *, cancel_on_close: bool
+) -> AsyncIterator[tuple[str, Any]]:
+    """Awaited iteration over (piece, meta_info so far)."""
+    finished = False
+    pieces = _whole_async(stream) if name is None else _of_variable_async(stream, name, sample)
+    try:
+        async for piece in pieces:
+            yield piece
+        finished = True
+    finally:
+        if not finished and cancel_on_close:
+            stream.cancel(Failure.cancelled(_CLOSED_EARLY))
+
+
+async def _whole_async(stream: Stream) -> AsyncIterator[tuple[str, Any]]:
+    if stream.feed is None:
+        yield await ask(stream, lambda asked: asked.transcript.text()).wait_async(), None
+    else:
+        stream.kick()
+        async for piece in stream.feed.read_async():
+            yield piece
+
+
+async def _of_variable_async(
+    stream: Stream, name: str, sample: int
+) -> AsyncIterator[tuple[str, Any]]:
+    try:
+        variable = await find_async(stream, name)
+    except UnknownVariableError:
+        if stream.feed is None:
+            raise
+        yield "", {}
+        return
+    promise = variable.ready()
+    feed = feed_of(variable, sample)
+    if feed is None:
+        text = as_text(variable, await promise.wait_async(), sample)
+        yield text, meta_of(variable, sample)
+        return
+    async for piece in feed.read_async():
+        yield piece

@@ -1,0 +1,30 @@
+"""Where in the user's program a call was written."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+_PACKAGE = __name__.split(".", 1)[0]
+_INSIDE = f"{_PACKAGE}."
+
+
+class SourceLine(NamedTuple):
+    """A line of a file; prints as `file:line`."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def call_site() -> SourceLine:
+    """The nearest line of the stack that is not Espalier's own."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module != _PACKAGE and not module.startswith(_INSIDE):
+            break
+        frame = frame.f_back
+    return SourceLine(frame.f_code.co_filename, frame.f_lineno)

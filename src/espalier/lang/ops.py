@@ -1,0 +1,192 @@
+"""Operations of a stream that call no model: text, roles, scopes, questions, forks, the end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from espalier.backends.base import Message
+from espalier.lang.failure import Failure
+from espalier.lang.location import SourceLine
+from espalier.lang.promise import Promise
+from espalier.lang.stream import ForkPoint, Stream
+from espalier.lang.variables import Scope
+from espalier.types import Segment
+
+T = TypeVar("T")
+
+
+class QuietOp:
+    """An operation that nobody waits for and that may wait itself."""
+
+    __slots__ = ()
+    wakes = False
+
+    def failed(self, error: Exception) -> Failure:
+        """The error itself is what readers get."""
+        return Failure(error)
+
+    def abandon(self, failure: Failure) -> None:
+        """Nobody waits for it."""
+
+
+class TextOp(QuietOp):
+    """Appends a constant."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def run(self, stream: Stream) -> None:
+        """Appends it."""
+        stream.transcript.add_constant(self.text)
+        stream.append_text(self.text)
+
+
+class RoleOp(QuietOp):
+    """Opens or closes a message."""
+
+    __slots__ = ("begins", "role")
+
+    def __init__(self, role: str, *, begins: bool) -> None:
+        self.role = role
+        self.begins = begins
+
+    def run(self, stream: Stream) -> None:
+        """Appends the template's text."""
+        template = stream.program.role_template()
+        change = stream.transcript.begin_role if self.begins else stream.transcript.end_role
+        stream.append_text(change(self.role, template))
+
+
+class ScopeOp(QuietOp):
+    """Begins or ends the recording of a variable."""
+
+    __slots__ = ("begins", "location", "scope")
+
+    def __init__(self, scope: Scope, location: SourceLine | None, *, begins: bool) -> None:
+        self.scope = scope
+        self.location = location
+        self.begins = begins
+
+    def run(self, stream: Stream) -> None:
+        """Notes the start, or sets the variable."""
+        if self.begins:
+            self.scope.start = len(stream.transcript.segments)
+        else:
+            self.scope.variable.resolve(stream.transcript.text(self.scope.start))
+
+    def abandon(self, failure: Failure) -> None:
+        """The variable will not be set."""
+        name = self.scope.variable.name
+        self.scope.variable.fail(
+            failure.raised_for(self, f"var_scope {name!r}", name, self.location)
+        )
+
+
+class AskOp(Generic[T]):
+    """Asks something of the stream once everything before it is done.
+
+    `of_failed` answers in a stream that has failed; where it is None, asking raises.
+    """
+
+    __slots__ = ("answer", "of_failed", "question")
+    wakes = True
+
+    def __init__(
+        self, question: Callable[[Stream], T], of_failed: Callable[[Failure], T] | None = None
+    ) -> None:
+        self.question = question
+        self.of_failed = of_failed
+        self.answer: Promise[T] = Promise()
+
+    def run(self, stream: Stream) -> None:
+        """Answers."""
+        self.answer.resolve(self.question(stream))
+
+    def failed(self, error: Exception) -> Failure:
+        """The error itself is what readers get."""
+        return Failure(error)
+
+    def abandon(self, failure: Failure) -> None:
+        """Answers for a failed stream."""
+        if self.of_failed is None:
+            self.answer.fail(failure.raised)
+        else:
+            self.answer.resolve(self.of_failed(failure))
+
+
+class ForkOp(QuietOp):
+    """Marks where forks start."""
+
+    __slots__ = ("point", "size")
+    wakes = True
+
+    def __init__(self, point: ForkPoint, size: int) -> None:
+        self.point = point
+        self.size = size
+
+    def run(self, stream: Stream) -> None:
+        """Hands the forks their start."""
+        self.point.resolve(stream.snapshot(self.size))
+
+    def abandon(self, failure: Failure) -> None:
+        """The forks fail as their parent did."""
+        self.point.resolve(failure)
+
+
+class ParentFailedError(Exception):
+    """Carries a parent's failure to its fork."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__()
+        self.failure = failure
+
+
+class AdoptOp(QuietOp):
+    """Starts a fork, once its parent has come to the fork's place."""
+
+    __slots__ = ("point",)
+
+    def __init__(self, point: ForkPoint) -> None:
+        self.point = point
+
+    def run(self, stream: Stream) -> Awaitable[None]:
+        """Waits for the parent."""
+        return self._adopt(stream)
+
+    async def _adopt(self, stream: Stream) -> None:
+        start = await self.point.wait_async()
+        if isinstance(start, Failure):
+            raise ParentFailedError(start)
+        stream.adopt(start)
+
+    def failed(self, error: Exception) -> Failure:
+        """The parent's failure."""
+        return error.failure if isinstance(error, ParentFailedError) else Failure(error)
+
+
+class ExtendOp(QuietOp):
+    """Appends what joined forks have added."""
+
+    __slots__ = ("messages", "segments")
+
+    def __init__(self, segments: Sequence[Segment], messages: Sequence[Message]) -> None:
+        self.segments = segments
+        self.messages = messages
+
+    def run(self, stream: Stream) -> None:
+        """Appends it."""
+        stream.append_text(stream.transcript.extend(self.segments, self.messages))
+
+
+class EndOp(QuietOp):
+    """Ends the feed of a stream's text."""
+
+    __slots__ = ()
+
+    def run(self, stream: Stream) -> None:
+        """Closes the feed."""
+        if stream.feed is not None:
+            stream.feed.close()

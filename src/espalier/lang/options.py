@@ -1,0 +1,149 @@
+"""Options of a run, and how they, a gen's own values and the chat template's stops combine.
+
+Rule (reference section 3): the gen's value if it is not None, else the run's, else the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from espalier.backends.base import LogprobOptions
+from espalier.errors import SamplingError, UserInputError
+from espalier.types import SamplingParams
+
+# Names that `run` takes, and the field of SamplingParams that each sets.
+SAMPLING_NAMES: dict[str, str] = {
+    "max_new_tokens": "max_new_tokens",
+    "n": "n",
+    "stop": "stop",
+    "stop_token_ids": "stop_token_ids",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "ignore_eos": "ignore_eos",
+}
+# Espalier's own: where a program has a parameter of such a name, the name is the program's.
+YIELDING_NAMES = {"repetition_penalty": "repetition_penalty", "logit_bias": "logit_bias"}
+LOGPROB_NAMES = (
+    "return_logprob",
+    "logprob_start_len",
+    "top_logprobs_num",
+    "return_text_in_logprobs",
+)
+CONTROL_NAMES = ("stream", "backend", "use_thread")
+RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
+SEED_NAME = "seed"
+
+NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What one run sets for all of its calls.
+
+    Attributes:
+        sampling: values by field name of SamplingParams, only those given.
+        logprobs: values by field name of LogprobOptions, only those given.
+        seed: seed of the whole run; each call derives its own from it.
+        stream: the body runs in a thread and `run` returns at once.
+        backend: what was given as backend, or None.
+        use_thread: false waits for each operation before the body goes on.
+    """
+
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    logprobs: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    stream: bool = False
+    backend: Any = None
+    use_thread: bool = True
+
+
+def split_options(
+    given: Mapping[str, Any], program_parameters: frozenset[str]
+) -> tuple[RunOptions, dict[str, Any]]:
+    """Splits keywords given to `run` into its options and the program's own arguments."""
+    sampling: dict[str, Any] = {}
+    logprobs: dict[str, Any] = {}
+    control: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in SAMPLING_NAMES:
+            _keep(sampling, SAMPLING_NAMES[name], value)
+        elif name in LOGPROB_NAMES:
+            _keep(logprobs, name, value)
+        elif name in CONTROL_NAMES:
+            control[name] = value
+        elif name in program_parameters:
+            rest[name] = value
+        elif name in YIELDING_NAMES:
+            _keep(sampling, YIELDING_NAMES[name], value)
+        elif name == SEED_NAME:
+            _keep(control, "seed", value)
+        else:
+            rest[name] = value
+    if sampling or "seed" in control:
+        SamplingParams(**{**sampling, "sampling_seed": control.get("seed")})  # raises SamplingError
+    return RunOptions(sampling=sampling, logprobs=logprobs, **control), rest
+
+
+def _keep(values: dict[str, Any], name: str, value: Any) -> None:
+    if value is not None:
+        values[name] = value
+
+
+def resolve_sampling(
+    defaults: Mapping[str, Any],
+    given: Mapping[str, Any],
+    dtype: str | None,
+    template_stop: tuple[str, ...],
+) -> SamplingParams:
+    """The parameters of one generation; raises SamplingError."""
+    values = {**defaults, **given}
+    extra = (*template_stop, *(NUMBER_STOPS if dtype in ("int", "float") else ()))
+    if extra:
+        stop = values.get("stop", ())
+        stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        values["stop"] = (*stop, *(item for item in extra if item not in stop))
+    return SamplingParams(**values)
+
+
+def resolve_logprobs(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> LogprobOptions:
+    """The log-probability options of one generation; raises SamplingError."""
+    if not defaults and not given:
+        return _NO_LOGPROBS
+    values = {**defaults, **given}
+    for name in ("logprob_start_len", "top_logprobs_num"):
+        value = values.get(name, 0)
+        low = -1 if name == "logprob_start_len" else 0
+        if not isinstance(value, int) or isinstance(value, bool) or value < low:
+            raise SamplingError(f"{name} is {value!r}; a whole number from {low} is allowed.")
+    if not values.get("return_logprob") and any(
+        values.get(name) not in (None, False, 0, -1) for name in LOGPROB_NAMES[1:]
+    ):
+        raise SamplingError(
+            f"{', '.join(sorted(values))} given without return_logprob=True; add it."
+        )
+    return LogprobOptions(**values)
+
+
+_NO_LOGPROBS = LogprobOptions()
+
+_DTYPES: dict[Any, str] = {int: "int", float: "float", bool: "bool", str: "str"}
+_DTYPES.update({name: name for name in _DTYPES.values()})
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """ "int", "float", "bool" or "str" for the type or its name; raises UserInputError."""
+    if dtype is None:
+        return None
+    try:
+        return _DTYPES[dtype]
+    except (KeyError, TypeError):
+        raise UserInputError(
+            f"dtype is {dtype!r}; int, float, bool, str or their names are allowed."
+        ) from None

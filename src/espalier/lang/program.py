@@ -1,0 +1,183 @@
+"""One run of a program: its backend, options, seed, the streams at work, and how it ends.
+
+It must not know primitives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from espalier.backends.base import Backend, RoleTemplate, derive_seed
+from espalier.errors import ChatTemplateError, ProgramError
+from espalier.lang import loop
+from espalier.lang.failure import Failure
+from espalier.lang.options import RunOptions
+from espalier.lang.promise import Promise
+from espalier.lang.usage import UsageNode, active_logs
+from espalier.types import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_CALLS_IN_FLIGHT = 1024  # per backend; more wait in the language
+
+
+class ActiveStream:
+    """What a program needs of a stream that is at work."""
+
+    __slots__ = ("__weakref__",)
+
+    def stop(self, failure: Failure) -> None:
+        """Cancels what the stream has submitted; on the loop's thread."""
+        raise NotImplementedError
+
+
+class Program:
+    """Shared by a state and all of its forks."""
+
+    def __init__(self, backend: Backend, options: RunOptions, key: int) -> None:
+        self.backend = backend
+        self.options = options
+        self.key = key
+        self.node = UsageNode()
+        self.failure: Failure | None = None
+        self.body_ended: Promise[None] = Promise()
+        self.active: set[ActiveStream] = set()
+        self._streams: weakref.WeakSet[ActiveStream] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._idle: list[Promise[None]] = []
+        self._logs = active_logs()
+        self._nested = itertools.count()
+        self._template: RoleTemplate | None = None
+        self._stops: tuple[str, ...] | None = None
+        for log in self._logs:
+            log.program_started(backend.model_name)
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the run, or None: then calls differ by their key alone."""
+        return self.options.seed
+
+    def role_template(self) -> RoleTemplate:
+        """The backend's chat template; raises ChatTemplateError where the model has none."""
+        if self._template is None:
+            self._template = self.backend.role_template()
+        return self._template
+
+    def template_stops(self) -> tuple[str, ...]:
+        """Stops of the chat template, none where there is no template."""
+        if self._stops is None:
+            try:
+                self._stops = tuple(self.role_template().stop)
+            except ChatTemplateError:
+                self._stops = ()
+        return self._stops
+
+    def nested_key(self) -> int:
+        """Key of the next program that this one's body runs."""
+        return derive_seed(self.key, next(self._nested), 1)
+
+    def record(self, node: UsageNode, usage: Usage) -> None:
+        """Notes what a call of a state cost; on the loop's thread."""
+        node.usage.add(usage)
+        for log in self._logs:
+            log.call_ended(usage)
+
+    def register(self, stream: ActiveStream) -> None:
+        """Notes a stream of the program."""
+        with self._lock:
+            self._streams.add(stream)
+
+    def streams(self) -> list[ActiveStream]:
+        """The streams that somebody still holds."""
+        with self._lock:
+            return list(self._streams)
+
+    def end_body(self) -> None:
+        """Says that the body will submit nothing more."""
+        self.body_ended.resolve(None)
+        for log in self._logs:
+            log.program_ended()
+
+    def abort(self, failure: Failure) -> None:
+        """Cancels everything that is submitted and whatever will be; from any thread."""
+        if self.failure is None:
+            self.failure = failure
+        loop.call_soon(self._stop_all)
+
+    def _stop_all(self) -> None:
+        assert self.failure is not None
+        for stream in list(self.active):
+            stream.stop(self.failure)
+
+    def stream_started(self, stream: ActiveStream) -> None:
+        """Notes a stream at work; on the loop's thread."""
+        self.active.add(stream)
+
+    def stream_stopped(self, stream: ActiveStream) -> None:
+        """Notes that a stream has nothing to do; on the loop's thread."""
+        self.active.discard(stream)
+        if not self.active and self._idle:
+            waiting, self._idle = self._idle, []
+            for promise in waiting:
+                promise.resolve(None)
+
+    def when_idle(self) -> Promise[None]:
+        """Done once no stream of the program is at work."""
+        promise: Promise[None] = Promise()
+        loop.call_soon(self._await_idle, promise)
+        return promise
+
+    def _await_idle(self, promise: Promise[None]) -> None:
+        if self.active:
+            self._idle.append(promise)
+        else:
+            promise.resolve(None)
+
+
+# The program whose body runs here, and the thread on which an `async def` body must not block.
+current_program: contextvars.ContextVar[Program | None] = contextvars.ContextVar(
+    "espalier_program", default=None
+)
+async_body_thread: contextvars.ContextVar[int | None] = contextvars.ContextVar(
+    "espalier_async_body_thread", default=None
+)
+
+
+def refuse_blocking(what: str, instead: str) -> None:
+    """Raises ProgramError where blocking this thread would never end or would stop its loop."""
+    if loop.on_loop_thread() or async_body_thread.get() == threading.get_ident():
+        raise ProgramError(
+            f"{what} blocks, which stops the event loop that it waits for; in an async program "
+            f"write {instead}."
+        )
+
+
+_run_counts: weakref.WeakKeyDictionary[Any, Iterator[int]] = weakref.WeakKeyDictionary()
+_call_slots: weakref.WeakKeyDictionary[Any, asyncio.Semaphore] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def next_run_key(backend: Backend) -> int:
+    """Key of the next run: of the calling program's next nested one, else of the backend's next."""
+    outer = current_program.get()
+    if outer is not None:
+        return outer.nested_key()
+    with _lock:
+        counter = _run_counts.get(backend)
+        if counter is None:
+            counter = _run_counts[backend] = itertools.count()
+        return derive_seed(0, next(counter))
+
+
+def call_slots(backend: Backend) -> asyncio.Semaphore:
+    """Bounds the calls of all programs that a backend has at once; on the loop's thread."""
+    slots = _call_slots.get(backend)
+    if slots is None:
+        slots = _call_slots[backend] = asyncio.Semaphore(MAX_CALLS_IN_FLIGHT)
+    return slots

@@ -1,0 +1,350 @@
+"""ProgramState: what a program appends to and reads from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Any
+
+from espalier.backends.base import Message
+from espalier.errors import UnsupportedError, UserInputError
+from espalier.lang import iterate, reading
+from espalier.lang.failure import Failure
+from espalier.lang.group import GATHER, ProgramStateGroup
+from espalier.lang.ir import (
+    SglExprList,
+    SglRoleBegin,
+    SglRoleEnd,
+    SglVarScopeBegin,
+    SglVarScopeEnd,
+    as_expr,
+    parts_of,
+)
+from espalier.lang.ops import AdoptOp, ForkOp
+from espalier.lang.promise import Promise
+from espalier.lang.stream import Stream
+from espalier.lang.submission import append
+from espalier.lang.variables import Variable
+from espalier.types import Usage
+
+MAX_FORKS = 65_536
+
+
+class ProgramState:
+    """The state of one run of a program: a prompt that grows, and its variables.
+
+    Appending returns at once; reading a variable waits for that variable only.
+
+    Attributes:
+        ret_value: what the program's body returned.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.ret_value: Any = None
+
+    def __iadd__(self, other: object) -> ProgramState:
+        append(self.stream, other)
+        return self
+
+    # Variables.
+
+    def __getitem__(self, name: str) -> Any:
+        return reading.get_blocking(self.stream, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.set_var(name, value)
+
+    def __contains__(self, name: object) -> bool:
+        """True for a name that is set or has been submitted; does not wait."""
+        return name in self.stream.variables
+
+    def get_var(self, name: str, timeout: float | None = None) -> Any:
+        """A variable's value; waits for it, at most `timeout` seconds (then TimeoutError)."""
+        return reading.get_blocking(self.stream, name, timeout)
+
+    async def aget(self, name: str) -> Any:
+        """A variable's value, for async programs."""
+        return await reading.get_async(self.stream, name)
+
+    def set_var(self, name: str, value: Any) -> None:
+        """Sets a variable at once, whatever is queued; nothing is appended."""
+        if not isinstance(name, str):
+            raise UserInputError(f"the variable name is {name!r}; text is allowed.")
+        self.stream.variables.declare(Variable.set_to(name, value))
+
+    def get_meta_info(self, name: str) -> Any:
+        """The meta_info of the call that set a variable (a list for n > 1), or None."""
+        reading.get_blocking(self.stream, name)
+        return reading.find_blocking(self.stream, name).meta
+
+    async def aget_meta_info(self, name: str) -> Any:
+        """`get_meta_info` for async programs."""
+        await reading.get_async(self.stream, name)
+        return (await reading.find_async(self.stream, name)).meta
+
+    # The text.
+
+    def text(self) -> str:
+        """The whole text, once everything appended is there."""
+        return reading.ask_blocking(self.stream, "text", "atext", _text)
+
+    async def atext(self) -> str:
+        """`text` for async programs."""
+        return await reading.ask(self.stream, _text).wait_async()
+
+    def messages(self) -> list[Message]:
+        """The messages whose roles are closed, in OpenAI's form."""
+        return reading.ask_blocking(self.stream, "messages", "amessages", _messages)
+
+    async def amessages(self) -> list[Message]:
+        """`messages` for async programs."""
+        return await reading.ask(self.stream, _messages).wait_async()
+
+    def sync(self) -> None:
+        """Waits for everything appended; raises what went wrong."""
+        reading.ask_blocking(self.stream, "sync", "afinish", _nothing)
+
+    async def afinish(self) -> None:
+        """`sync` for async programs."""
+        await reading.ask(self.stream, _nothing).wait_async()
+
+    def error(self) -> BaseException | None:
+        """Waits for everything appended; what went wrong, or None. Does not raise it."""
+        return reading.ask_blocking(self.stream, "error", "aerror", _nothing, Failure.raised)
+
+    async def aerror(self) -> BaseException | None:
+        """`error` for async programs."""
+        return await reading.ask(self.stream, _nothing, Failure.raised).wait_async()
+
+    def usage(self) -> Usage:
+        """What the calls of this state and of its forks cost, once this state's have ended."""
+        return reading.ask_blocking(self.stream, "usage", "ausage", _usage, self._failed_usage)
+
+    async def ausage(self) -> Usage:
+        """`usage` for async programs."""
+        return await reading.ask(self.stream, _usage, self._failed_usage).wait_async()
+
+    def _failed_usage(self, failure: Failure) -> Usage:
+        return self.stream.node.total()
+
+    def cancel(self) -> None:
+        """Cancels what this state and its forks have submitted; reading it then raises."""
+        self.stream.cancel(Failure.cancelled())
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(name) for name in self.stream.variables if name is not None)
+        condition = "settled" if self.stream.is_settled() else "running"
+        if self.stream.failure is not None:
+            condition = "failed"
+        return f"<ProgramState {condition}, variables: {names or 'none'}>"
+
+    # Roles and scopes.
+
+    def system(self, expr: object = None) -> RoleScope | SglExprList:
+        """Appends a system message; without an expression, a `with` block that holds it."""
+        return self._role("system", expr)
+
+    def user(self, expr: object = None) -> RoleScope | SglExprList:
+        """Appends a user message; without an expression, a `with` block that holds it."""
+        return self._role("user", expr)
+
+    def assistant(self, expr: object = None) -> RoleScope | SglExprList:
+        """Appends an assistant message; without an expression, a `with` block that holds it."""
+        return self._role("assistant", expr)
+
+    def _role(self, role: str, expr: object) -> RoleScope | SglExprList:
+        if expr is None:
+            return RoleScope(self.stream, role)
+        message = SglExprList((SglRoleBegin(role), *parts_of(as_expr(expr)), SglRoleEnd(role)))
+        append(self.stream, message)
+        return message
+
+    def system_begin(self) -> None:
+        """Opens a system message."""
+        append(self.stream, SglRoleBegin("system"))
+
+    def system_end(self) -> None:
+        """Closes the system message."""
+        append(self.stream, SglRoleEnd("system"))
+
+    def user_begin(self) -> None:
+        """Opens a user message."""
+        append(self.stream, SglRoleBegin("user"))
+
+    def user_end(self) -> None:
+        """Closes the user message."""
+        append(self.stream, SglRoleEnd("user"))
+
+    def assistant_begin(self) -> None:
+        """Opens an assistant message."""
+        append(self.stream, SglRoleBegin("assistant"))
+
+    def assistant_end(self) -> None:
+        """Closes the assistant message."""
+        append(self.stream, SglRoleEnd("assistant"))
+
+    def var_scope(self, name: str) -> VariableScope:
+        """A `with` block; the text appended inside becomes the variable at its end."""
+        if not isinstance(name, str):
+            raise UserInputError(f"the variable name is {name!r}; text is allowed.")
+        return VariableScope(self.stream, name)
+
+    # Forks.
+
+    def fork(
+        self, size: int = 1, position_ids_offset: None = None
+    ) -> ProgramStateGroup[ProgramState]:
+        """`size` copies that go on from here, in parallel; returns at once.
+
+        They take over text, messages, open role and variables, also those that are still to come.
+        With `size` > 1 the common prompt is computed once, before the first of them needs it.
+        """
+        if position_ids_offset is not None:
+            raise UnsupportedError(
+                "position_ids_offset has no effect on any backend; leave it out."
+            )
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_FORKS:
+            raise UserInputError(f"fork size is {size!r}; 0 to {MAX_FORKS} is allowed.")
+        self.stream.check_open()
+        point: Promise[Any] = Promise()
+        self.stream.enqueue([ForkOp(point, size)])
+        streams = self.stream.fork(point, size, AdoptOp)
+        return ProgramStateGroup([ProgramState(stream) for stream in streams], self)
+
+    def copy(self) -> CopyScope:
+        """A `with` block (or `async with`) whose target is a fork of one, joined at its end."""
+        return CopyScope(self)
+
+    # Streaming.
+
+    def text_iter(
+        self, var_name: str | None = None, *, sample: int = 0, cancel_on_close: bool = False
+    ) -> Iterator[str]:
+        """New pieces of the text, or of one variable, as they come; joined they are all of it.
+
+        `sample` picks one of a variable's n samples. With `cancel_on_close`, closing the iterator
+        early cancels what the state and its forks have submitted.
+        """
+        iterate.check_arguments(var_name, sample, return_meta_data=False)
+        return iterate.iterate(self.stream, var_name, sample, cancel_on_close=cancel_on_close)
+
+    def text_async_iter(
+        self,
+        var_name: str | None = None,
+        return_meta_data: bool = False,
+        *,
+        sample: int = 0,
+        cancel_on_close: bool = False,
+    ) -> AsyncIterator[Any]:
+        """`text_iter` for async code; with `return_meta_data`, pairs (piece, meta_info so far)."""
+        iterate.check_arguments(var_name, sample, return_meta_data)
+        pieces = iterate.iterate_async(
+            self.stream, var_name, sample, cancel_on_close=cancel_on_close
+        )
+        return pieces if return_meta_data else _texts(pieces)
+
+
+async def _texts(pieces: AsyncIterator[tuple[str, Any]]) -> AsyncIterator[str]:
+    async for text, meta in pieces:
+        if text or not meta:  # the last piece of a call may bring its meta_info alone
+            yield text
+
+
+class RoleScope:
+    """A message as a `with` block; an exception inside closes it and goes on."""
+
+    def __init__(self, stream: Stream, role: str) -> None:
+        self._stream = stream
+        self._role = role
+
+    def __enter__(self) -> None:
+        append(self._stream, SglRoleBegin(self._role))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None or (self._stream.open_role == self._role and not self._stream.joined):
+            append(self._stream, SglRoleEnd(self._role))
+
+
+class VariableScope:
+    """A var_scope as a `with` block; an exception inside closes it and goes on."""
+
+    def __init__(self, stream: Stream, name: str) -> None:
+        self._stream = stream
+        self._name = name
+
+    def __enter__(self) -> None:
+        append(self._stream, SglVarScopeBegin(self._name))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        scopes = self._stream.scopes
+        if kind is None or (scopes and scopes[-1].variable.name == self._name):
+            append(self._stream, SglVarScopeEnd(self._name))
+
+
+class CopyScope:
+    """A fork of one as a block: joined at its end, cancelled where an exception leaves it."""
+
+    def __init__(self, state: ProgramState) -> None:
+        self._state = state
+        self._group: ProgramStateGroup[ProgramState] | None = None
+
+    def __enter__(self) -> ProgramState:
+        self._group = self._state.fork(1)
+        return self._group[0]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._group is not None
+        if kind is None:
+            self._group.join(GATHER)
+        else:
+            self._group[0].cancel()
+
+    async def __aenter__(self) -> ProgramState:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._group is not None
+        if kind is None:
+            await self._group.ajoin(GATHER)
+        else:
+            self._group[0].cancel()
+
+
+def _text(stream: Stream) -> str:
+    return stream.transcript.text()
+
+
+def _messages(stream: Stream) -> list[Message]:
+    return [dict(message) for message in stream.transcript.messages]
+
+
+def _nothing(stream: Stream) -> None:
+    return None
+
+
+def _usage(stream: Stream) -> Usage:
+    return stream.node.total()

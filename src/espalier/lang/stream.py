@@ -1,0 +1,262 @@
+"""The stream of a state: a queue of operations that one task at a time carries out in order.
+
+Submission happens in the user's thread and returns at once; everything else happens on the loop's
+thread. It must not know which operations there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from espalier.backends.base import derive_seed
+from espalier.errors import ProgramError
+from espalier.lang import loop
+from espalier.lang.failure import Failure
+from espalier.lang.feed import Feed
+from espalier.lang.prefix import SharedPrefix
+from espalier.lang.program import ActiveStream, Program
+from espalier.lang.promise import Promise
+from espalier.lang.transcript import Transcript
+from espalier.lang.usage import UsageNode
+from espalier.lang.variables import Scope, Variable, Variables
+
+_CALL, _FORK = 0, 1  # branches of a stream's keys
+
+
+class Op(Protocol):
+    """An operation of a stream."""
+
+    @property
+    def wakes(self) -> bool:
+        """True where the stream must go on at once; constants wait for the next such operation."""
+        ...
+
+    def run(self, stream: Stream) -> Awaitable[None] | None:
+        """Carries it out, or returns what is to be awaited for that."""
+        ...
+
+    def failed(self, error: Exception) -> Failure:
+        """The failure that an error in `run` means for the stream."""
+        ...
+
+    def abandon(self, failure: Failure) -> None:
+        """Tells whoever waits for it that it failed or will not be run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a fork takes over from its parent at its place in the parent's order."""
+
+    transcript: Transcript
+    prefix: SharedPrefix | None
+    num_cached_segments: int
+
+
+ForkPoint = Promise[Snapshot | Failure]
+
+
+class Stream(ActiveStream):
+    """One prompt that grows.
+
+    Attributes set by the submitting side: `variables`, `open_role`, `scopes` (open here),
+    `outer_scopes` (variables whose scope is open in a parent), `joined`. On the loop's side:
+    `transcript`, `failure`, `feed` (the text as it comes, where the program streams).
+    """
+
+    __slots__ = (
+        "_lock",
+        "_num_calls",
+        "_num_forks",
+        "_ops",
+        "_prefix",
+        "_scheduled",
+        "_task",
+        "_waiting",
+        "children",
+        "failure",
+        "feed",
+        "joined",
+        "key",
+        "node",
+        "num_cached_segments",
+        "num_inherited_messages",
+        "num_inherited_segments",
+        "open_role",
+        "outer_scopes",
+        "program",
+        "scopes",
+        "transcript",
+        "variables",
+    )
+
+    def __init__(
+        self, program: Program, key: int, node: UsageNode, parent: Stream | None = None
+    ) -> None:
+        self.program, self.key, self.node = program, key, node
+        self.transcript = Transcript()
+        self.failure: Failure | None = None
+        self.feed: Feed | None = Feed() if program.options.stream else None
+        self.joined = False
+        self.scopes: list[Scope] = []
+        self.children: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self.num_cached_segments = self.num_inherited_segments = self.num_inherited_messages = 0
+        if parent is None:
+            self.variables = Variables()
+            self.open_role: str | None = None
+            self.outer_scopes: frozenset[Variable] = frozenset()
+        else:
+            self.variables = Variables(parent.variables.snapshot())
+            self.open_role = parent.open_role
+            self.outer_scopes = parent.outer_scopes.union(scope.variable for scope in parent.scopes)
+        self._prefix: SharedPrefix | None = None
+        self._ops: deque[Op] = deque()
+        self._lock = threading.Lock()
+        self._scheduled = self._waiting = False
+        self._task: asyncio.Task[None] | None = None
+        self._num_calls = self._num_forks = 0
+        program.register(self)
+
+    # The submitting side.
+
+    def check_open(self) -> None:
+        """Raises ProgramError where the stream has been joined: it takes nothing more."""
+        if self.joined:
+            raise ProgramError(
+                "this fork has been joined; append to the state that it came from instead."
+            )
+
+    def enqueue(self, ops: Sequence[Op]) -> None:
+        """Queues operations and returns."""
+        eager = self.feed is not None or any(op.wakes for op in ops)
+        with self._lock:
+            self._ops.extend(ops)
+            start = eager and not self._scheduled
+            self._scheduled = self._scheduled or start
+        if start:
+            loop.call_soon(self._start)
+
+    def kick(self) -> None:
+        """Carries out what has been left waiting."""
+        with self._lock:
+            start = bool(self._ops) and not self._scheduled
+            self._scheduled = self._scheduled or start
+        if start:
+            loop.call_soon(self._start)
+
+    def is_settled(self) -> bool:
+        """True where nothing is queued and nothing runs."""
+        with self._lock:
+            return not self._ops and not self._scheduled
+
+    def next_call_key(self) -> int:
+        """A key for the next call: the same in each run of the program."""
+        self._num_calls += 1
+        return derive_seed(self.key, _CALL, self._num_calls)
+
+    def fork(self, point: ForkPoint, size: int, adopt: Callable[[ForkPoint], Op]) -> list[Stream]:
+        """`size` streams that go on from a fork point, each beginning with an `adopt` operation."""
+        self._num_forks += 1
+        children = []
+        for index in range(size):
+            key = derive_seed(self.key, _FORK, self._num_forks, index)
+            child = Stream(self.program, key, self.node.child(), self)
+            child._ops.append(adopt(point))
+            self.children.add(child)
+            children.append(child)
+        return children
+
+    def cancel(self, failure: Failure) -> None:
+        """Cancels this stream and its forks; from any thread."""
+        loop.call_soon(self._cancel_all, failure)
+
+    def _cancel_all(self, failure: Failure) -> None:
+        stack = [self]
+        while stack:
+            stream = stack.pop()
+            stream.stop(failure)
+            stack.extend(stream.children)
+
+    # The loop's side.
+
+    def stop(self, failure: Failure) -> None:
+        """Cancels what has been submitted and fails what will be."""
+        self._fail(failure)
+        if self._waiting and self._task is not None:
+            self._task.cancel()
+
+    def _fail(self, failure: Failure) -> None:
+        if self.failure is None:
+            self.failure = failure
+            if self.feed is not None:
+                self.feed.close(self.failure.raised)
+
+    def _start(self) -> None:
+        self.program.stream_started(self)
+        self._task = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        while True:
+            with self._lock:
+                if not self._ops:
+                    self._scheduled = False
+                    break
+                op = self._ops.popleft()
+            failure = self.failure or self.program.failure
+            if failure is not None:
+                self._fail(failure)
+                op.abandon(failure)
+            else:
+                await self._carry_out(op)
+        self._task = None
+        self.program.stream_stopped(self)
+
+    async def _carry_out(self, op: Op) -> None:
+        try:
+            pending = op.run(self)
+            if pending is not None:
+                self._waiting = True
+                await pending
+        except asyncio.CancelledError:
+            self._fail(self.failure or Failure.cancelled("the loop of programs was stopped"))
+        except Exception as error:
+            self._fail(op.failed(error))
+        finally:
+            self._waiting = False
+        if self.failure is not None:
+            op.abandon(self.failure)
+
+    def append_text(self, text: str) -> None:
+        """Passes text that has joined the transcript on to whoever reads along."""
+        if self.feed is not None:
+            self.feed.push(text)
+
+    def snapshot(self, size: int) -> Snapshot:
+        """What forks start from; `size` > 1 has their common prompt computed once, in time."""
+        num_segments = len(self.transcript.segments)
+        if size > 1 and num_segments > self.num_cached_segments:
+            prompt = self.transcript.prompt()
+            self._prefix = SharedPrefix(self.program, self.node, prompt, self._prefix)
+            self.num_cached_segments = num_segments
+        return Snapshot(self.transcript.copy(), self._prefix, self.num_cached_segments)
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Starts from a fork point."""
+        self.transcript = snapshot.transcript.copy()
+        self._prefix = snapshot.prefix
+        self.num_cached_segments = snapshot.num_cached_segments
+        self.num_inherited_segments = len(self.transcript.segments)
+        self.num_inherited_messages = len(self.transcript.messages)
+        self.append_text(self.transcript.text())
+
+    async def prefix_ready(self) -> None:
+        """Returns once the prompt that was shared at the last fork is computed."""
+        if self._prefix is not None:
+            await self._prefix.ready()
+            self._prefix = None

@@ -1,0 +1,132 @@
+"""Turns what a user appends into operations, and checks it where it is written.
+
+Nothing is queued unless all of an expression is right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from espalier.errors import ProgramError, RoleError
+from espalier.lang.calls import GenerateOp, SelectOp
+from espalier.lang.ir import (
+    SglConstantText,
+    SglExpr,
+    SglGen,
+    SglRoleBegin,
+    SglRoleEnd,
+    SglSelect,
+    SglVarScopeBegin,
+    SglVarScopeEnd,
+    as_expr,
+    parts_of,
+)
+from espalier.lang.location import call_site
+from espalier.lang.ops import AskOp, RoleOp, ScopeOp, TextOp
+from espalier.lang.options import resolve_logprobs, resolve_sampling
+from espalier.lang.program import refuse_blocking
+from espalier.lang.stream import Op, Stream
+from espalier.lang.variables import Scope, Variable
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Operations to be, and the state as it will be after them."""
+
+    ops: list[Op]
+    declared: list[Variable]
+    open_role: str | None
+    scopes: list[Scope]
+
+
+def append(stream: Stream, value: object) -> None:
+    """Appends a value; raises where the user's line is wrong, and then appends nothing."""
+    draft = _Draft([], [], stream.open_role, list(stream.scopes))
+    for part in parts_of(as_expr(value)):
+        _add(stream, draft, part)
+    stream.check_open()
+    stream.open_role, stream.scopes = draft.open_role, draft.scopes
+    for variable in draft.declared:
+        stream.variables.declare(variable)
+    stream.enqueue(draft.ops)
+    if not stream.program.options.use_thread:
+        wait_settled(stream)
+
+
+def wait_settled(stream: Stream) -> None:
+    """Blocks until the stream has nothing to do; raises nothing that went wrong in it."""
+    refuse_blocking("use_thread=False", "a run without it")
+    ask: AskOp[None] = AskOp(lambda _: None, lambda _: None)
+    stream.enqueue([ask])
+    ask.answer.wait()
+
+
+def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
+    match part:
+        case SglConstantText():
+            if part.value:
+                draft.ops.append(TextOp(part.value))
+        case SglGen():
+            draft.ops.append(_generate_op(stream, draft, part))
+        case SglSelect():
+            variable = _declare(stream, draft, part.name, 1)
+            draft.ops.append(SelectOp(variable, stream.next_call_key(), part))
+        case SglRoleBegin() | SglRoleEnd():
+            _change_role(stream, draft, part)
+        case SglVarScopeBegin():
+            scope = Scope(_declare(stream, draft, part.name, 1))
+            draft.scopes.append(scope)
+            draft.ops.append(ScopeOp(scope, call_site(), begins=True))
+        case SglVarScopeEnd():
+            _end_scope(draft, part)
+        case _:
+            raise ProgramError(f"{part!r} cannot be appended to a state.")
+
+
+def _declare(stream: Stream, draft: _Draft, name: str | None, num_samples: int) -> Variable:
+    num_feeds = num_samples if stream.feed is not None else 0
+    variable = Variable(name, stream.kick, num_feeds)
+    draft.declared.append(variable)
+    return variable
+
+
+def _generate_op(stream: Stream, draft: _Draft, gen: SglGen) -> GenerateOp:
+    program = stream.program
+    options = program.options
+    key = stream.next_call_key()
+    given = gen.sampling
+    if program.seed is not None and "sampling_seed" not in given:
+        given = {**given, "sampling_seed": key}
+    sampling = resolve_sampling(options.sampling, given, gen.dtype, program.template_stops())
+    logprobs = resolve_logprobs(options.logprobs, gen.logprobs)
+    variable = _declare(stream, draft, gen.name, sampling.n)
+    return GenerateOp(
+        variable, gen.location, key, sampling=sampling, logprobs=logprobs, dtype=gen.dtype
+    )
+
+
+def _change_role(stream: Stream, draft: _Draft, part: SglRoleBegin | SglRoleEnd) -> None:
+    begins = isinstance(part, SglRoleBegin)
+    if begins and draft.open_role is not None:
+        raise RoleError(
+            f"Nested roles are not allowed: {part.role} begins while {draft.open_role} is open. "
+            f"End {draft.open_role} first."
+        )
+    if not begins and draft.open_role != part.role:
+        raise RoleError(
+            f"{part.role} ends while {draft.open_role or 'no role'} is open. "
+            "End the role that was begun, once."
+        )
+    stream.program.role_template()  # raises here where the model has none
+    draft.open_role = part.role if begins else None
+    draft.ops.append(RoleOp(part.role, begins=begins))
+
+
+def _end_scope(draft: _Draft, part: SglVarScopeEnd) -> None:
+    if not draft.scopes or draft.scopes[-1].variable.name != part.name:
+        innermost = draft.scopes[-1].variable.name if draft.scopes else None
+        raise ProgramError(
+            f"var_scope {part.name!r} ends while "
+            f"{'none' if innermost is None else repr(innermost)} is the innermost open one."
+        )
+    draft.ops.append(ScopeOp(draft.scopes.pop(), call_site(), begins=False))
