@@ -62,8 +62,8 @@ def dtype_pattern(dtype: str) -> str:
     return _PATTERNS[dtype]
 
 
-def dtype_stops(dtype: str) -> tuple[str, ...]:
-    """Strings that end the text of a dtype and are never part of it; none for bool and str."""
+def dtype_stops(dtype: str | None) -> tuple[str, ...]:
+    """Strings that end the text of a dtype and are never part of it; none but for int and float."""
     if dtype == "int":
         return tuple(_NUMBER_ENDS + ".")
     if dtype == "float":

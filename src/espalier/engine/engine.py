@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from espalier.constrain.dtype import dtype_stops
 from espalier.engine.batch import LogitSpan, build_batch
 from espalier.engine.kv_space import KvSpace
 from espalier.engine.options import EngineOptions
@@ -105,7 +106,7 @@ class EngineCore:
             end_ids |= frozenset(self._tokenizer.eos_ids)
         return RequestState(
             request,
-            text=OutputText(self._tokenizer, request.sampling),
+            text=OutputText(self._tokenizer, request.sampling, dtype_stops(request.dtype)),
             end_ids=end_ids,
             matcher=matcher,
             submitted_at=time.monotonic(),
