@@ -1,0 +1,58 @@
+"""The `espalier` command: its sub-commands, each in a file of its own.
+
+Every import that is not needed to show the help is made inside the command that needs it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from espalier.cli.models_command import models_app
+from espalier.cli.run_argv import split_run_argv
+from espalier.cli.run_command import run
+
+app = typer.Typer(
+    name="espalier",
+    help="Programs that call language models many times, run on this machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(models_app, name="models")
+app.command("run", options_metavar="[OPTIONS]")(run)
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    """Programs that call language models many times, run on this machine."""
+    if show_version:
+        print_version()
+        raise typer.Exit
+
+
+@app.command("version")
+def version() -> None:
+    """Show the version."""
+    print_version()
+
+
+def print_version() -> None:
+    """Prints the version of Espalier and of Python."""
+    from importlib.metadata import version as installed_version
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    print(f"espalier {installed_version('espalier-lm')} (Python {python})")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point of the command; always ends with SystemExit."""
+    given = sys.argv[1:] if argv is None else argv
+    app(args=split_run_argv(given), prog_name="espalier")
