@@ -26,30 +26,36 @@ app.add_typer(models_app, name="models")
 app.command("run", options_metavar="[OPTIONS]")(run)
 
 
-@app.callback()
-def root(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    """Programs that call language models many times, run on this machine."""
-    if show_version:
-        print_version()
-        raise typer.Exit
-
-
-@app.command("version")
-def version() -> None:
-    """Show the version."""
-    print_version()
-
-
 def print_version() -> None:
     """Prints the version of Espalier and of Python."""
     from importlib.metadata import version as installed_version
 
     python = ".".join(map(str, sys.version_info[:3]))
     print(f"espalier {installed_version('espalier-lm')} (Python {python})")
+
+
+def _version_option(wanted: bool) -> None:
+    if wanted:
+        print_version()
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the version and exit.",
+            is_eager=True,
+            callback=_version_option,
+        ),
+    ] = False,
+) -> None:
+    """Programs that call language models many times, run on this machine."""
+
+
+app.command("version", help="Show the version.")(print_version)
 
 
 def main(argv: list[str] | None = None) -> None:
