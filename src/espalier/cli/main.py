@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from espalier.cli.chat_command import chat
+from espalier.cli.generate_command import generate
 from espalier.cli.models_command import models_app
 from espalier.cli.run_argv import split_run_argv
 from espalier.cli.run_command import run
@@ -23,7 +25,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(models_app, name="models")
-app.command("run", options_metavar="[OPTIONS]")(run)
+app.command("run")(run)
+app.command("generate")(generate)
+app.command("chat")(chat)
 
 
 def print_version() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from espalier.cli.batch import BatchPlan, run_rows
 from espalier.cli.engine_choice import LazyEngine
@@ -20,13 +19,11 @@ from espalier.cli.program import (
     result_of,
     run_once,
 )
-from espalier.cli.report import check_report_path, make_report, print_report, write_report
+from espalier.cli.report import check_report_path
+from espalier.cli.reporting import reporting
 from espalier.cli.run_argv import RunTarget
 from espalier.cli.script import print_user_traceback, run_script
 from espalier.errors import EspalierError
-
-if TYPE_CHECKING:
-    from espalier.lang.usage import UsageLog
 
 SHOWN = ("result", "variables", "text", "all")
 POLICIES = ("raise", "return")
@@ -119,20 +116,12 @@ def _shown(result: Mapping[str, Any], what: str | None) -> str:
 
 def run_with_report(job: RunJob, engine: LazyEngine) -> int:
     """Runs the job on the engine as the default backend, prints the report, returns the status."""
-    from espalier.lang.config import set_default_backend
-    from espalier.lang.usage import record_usage
-
     job.check()
-    set_default_backend(engine)
-    try:
-        with record_usage() as log:
-            status = _status_of(job)
-        _report(job, engine, log)
-        if status == 0:
-            _tell_unused(engine)
-    finally:
-        set_default_backend(None)
-        engine.shutdown()
+    with reporting(engine, job.report):
+        status = _status_of(job)
+    if status == 0 and engine.load_s is None and engine.choice.given():
+        names = ", ".join(engine.choice.given())
+        print_error(f"{names} had no effect: no program ran on the engine of this command.")
     return status
 
 
@@ -151,17 +140,3 @@ def _status_of(job: RunJob) -> int:
     except BaseException as error:
         print_user_traceback(error, job.target.file)
     return FAILED
-
-
-def _report(job: RunJob, engine: LazyEngine, log: UsageLog) -> None:
-    sys.stdout.flush()
-    report = make_report(log.programs, log.usage, log.wall_s, log.models)
-    print_report(report, engine.load_s)
-    if job.report is not None:
-        write_report(report, job.report)
-
-
-def _tell_unused(engine: LazyEngine) -> None:
-    if engine.load_s is None and engine.choice.given():
-        names = ", ".join(engine.choice.given())
-        print_error(f"{names} had no effect: no program ran on the engine of this command.")
