@@ -62,7 +62,7 @@ def test_turns_build_on_each_other(talk: Talk, backend: ScriptedBackend) -> None
         "SYSTEM:Be kind.\nUSER:cats\nASSISTANT:about cats\nUSER:dogs\nASSISTANT:"
     )
     lines = ended.err.splitlines()
-    assert lines[0].startswith("[0 of 3 prompt tokens cached, 2 generated, ")
+    assert lines[0].startswith("[0 of 4 prompt tokens cached, 2 generated, ")
     assert lines[2].startswith("espalier: 1 program, 2 calls in ")
 
 
