@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from espalier.errors import EspalierError
 from espalier.types import FinishReason, SamplingParams, TokenLogprob
 
 
@@ -67,3 +68,14 @@ class RequestOutput:
     ttft_s: float | None = None
     e2e_s: float | None = None
     queue_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailure:
+    """A request that ended without a result, and why."""
+
+    request_id: str
+    error: EspalierError
+
+
+EngineEvent = RequestOutput | RequestFailure

@@ -1,0 +1,106 @@
+#include "cpu.h"
+
+#include <stdexcept>
+
+#include "kernels.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace espalier {
+namespace {
+
+#if defined(__x86_64__)
+
+struct CpuidLeaf {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+
+CpuidLeaf cpuid(unsigned leaf) {
+  CpuidLeaf out;
+  __get_cpuid_count(leaf, 0, &out.a, &out.b, &out.c, &out.d);
+  return out;
+}
+
+bool bit(unsigned word, int index) { return (word >> index & 1) != 0; }
+
+// Register states that the operating system saves (XCR0); 0 where it saves none.
+unsigned saved_states() {
+  if (!bit(cpuid(1).c, 27)) return 0;
+  unsigned low = 0, high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+Isa detect() {
+  constexpr unsigned kAvxState = 0x06, kAvx512State = 0xE6;
+  const CpuidLeaf one = cpuid(1), seven = cpuid(7);
+  const unsigned states = saved_states();
+  const bool fma = bit(one.c, 12), f16c = bit(one.c, 29), avx = bit(one.c, 28);
+  const bool avx2 = bit(seven.b, 5), bmi2 = bit(seven.b, 8);
+  if (!(fma && f16c && avx && avx2 && bmi2) || (states & kAvxState) != kAvxState) {
+    return Isa::Portable;
+  }
+  const bool avx512 = bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
+  if (!avx512 || (states & kAvx512State) != kAvx512State) return Isa::Avx2;
+  return bit(seven.c, 11) ? Isa::Avx512Vnni : Isa::Avx512;
+}
+
+#else
+
+Isa detect() { return Isa::Portable; }
+
+#endif
+
+constexpr Isa kAll[] = {Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni};
+
+}  // namespace
+
+Isa best_isa() {
+  static const Isa best = detect();
+  return best;
+}
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::Avx2:
+      return "avx2";
+    case Isa::Avx512:
+      return "avx512";
+    case Isa::Avx512Vnni:
+      return "avx512vnni";
+    default:
+      return "portable";
+  }
+}
+
+std::string available_isas() {
+  std::string names;
+  for (const Isa isa : kAll) {
+    if (isa <= best_isa()) names += (names.empty() ? "" : ", ") + std::string(isa_name(isa));
+  }
+  return names;
+}
+
+Isa isa_from_name(std::string_view name) {
+  if (name == "auto") return best_isa();
+  for (const Isa isa : kAll) {
+    if (name == isa_name(isa) && isa <= best_isa()) return isa;
+  }
+  throw std::invalid_argument("instruction set \"" + std::string(name) +
+                              "\" is not available here; use auto or one of " + available_isas() +
+                              ".");
+}
+
+const Kernels& kernels_for(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::Avx2) return kernels_avx2();
+  if (isa == Isa::Avx512) return kernels_avx512();
+  if (isa == Isa::Avx512Vnni) return kernels_avx512vnni();
+#endif
+  (void)isa;
+  return kernels_portable();
+}
+
+}  // namespace espalier

@@ -1,0 +1,174 @@
+#include "executor.h"
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+namespace espalier {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr size_t kKeptLogitsBytes = size_t{64} << 20;  // a larger buffer lives for one step
+
+const ExecutorOptions& checked(const ExecutorOptions& options) {
+  if (options.num_slots < 1 || options.num_slots > kMaxInt32 - 1) {
+    throw std::invalid_argument("num_slots is " + std::to_string(options.num_slots) +
+                                "; 1 to 2^31 - 2 are allowed");
+  }
+  if (options.max_rows < 1 || options.max_rows > kMaxInt32 - 1) {
+    throw std::invalid_argument("max_rows is " + std::to_string(options.max_rows) +
+                                "; 1 to 2^31 - 2 are allowed");
+  }
+  if (options.num_threads < 1 || options.num_threads > 1024) {
+    throw std::invalid_argument("num_threads is " + std::to_string(options.num_threads) +
+                                "; 1 to 1024 are allowed");
+  }
+  return options;
+}
+
+}  // namespace
+
+Executor::Executor(std::shared_ptr<const Graph> graph, const ExecutorOptions& options)
+    : graph_(std::move(graph)),
+      options_(checked(options)),
+      kernels_(kernels_for(options.isa)),
+      checker_({options.max_rows, options.num_slots, graph_->geometry().vocab_size,
+                graph_->geometry().max_context}),
+      attention_(graph_->geometry().head_dim, graph_->geometry().num_kv_heads,
+                 graph_->geometry().num_heads / graph_->geometry().num_kv_heads,
+                 options.num_threads),
+      pool_(options.num_threads) {
+  graph_->check_complete();
+  pack_weights();
+  make_pool();
+  make_buffers();
+}
+
+void Executor::pack_weights() {
+  const ThreadPool::Awake awake(pool_);
+  const std::vector<Weight>& weights = graph_->weights();
+  matrices_.resize(weights.size());
+  vectors_.resize(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (!weights[i].is_matrix) {
+      vectors_[i] = unpack_vector(weights[i]);
+    } else if (graph_->is_multiplied(static_cast<int>(i))) {
+      matrices_[i].emplace(weights[i], options_.weights, pool_);
+    }
+  }
+}
+
+void Executor::make_pool() {
+  const Geometry& g = graph_->geometry();
+  const int64_t element = options_.kv_is_bf16 ? 2 : 4;
+  kv_pool_ = Memory(static_cast<size_t>(checked_product(
+      {2 * g.num_layers, options_.num_slots, g.num_kv_heads, g.head_dim, element})));
+}
+
+void Executor::make_buffers() {
+  for (const int64_t width : graph_->buffer_widths()) {
+    const int64_t bytes = checked_product({options_.max_rows, padded_to_lanes(width), 4});
+    buffers_.emplace_back(static_cast<size_t>(bytes));
+  }
+  for (const Rope& rope : graph_->ropes()) {
+    const int64_t values = 4 * static_cast<int64_t>(rope.inv_freq.size());
+    rope_tables_.emplace_back(static_cast<size_t>(checked_product({options_.max_rows, values, 4})));
+  }
+  if (options_.weights == WeightFormat::Int8) {
+    const int64_t widest = padded_to_group(graph_->widest_input());
+    quantized_stride_ = widest / 2;
+    quantized_ = Memory(static_cast<size_t>(checked_product({options_.max_rows, widest, 2})));
+    row_scales_ = Memory(static_cast<size_t>(checked_product({options_.max_rows, 4})));
+  }
+}
+
+Logits Executor::run(const Step& step) {
+  if (pool_.is_foreign()) {
+    throw std::runtime_error(
+        "the process was forked after the executor was made, and its threads are not in the "
+        "child; make the engine in the process that uses it");
+  }
+  checker_.check(step, row_slots_);
+  const ThreadPool::Awake awake(pool_);
+  begin_step(step);
+  for (const Op& op : graph_->ops()) {
+    std::visit([this](const auto& one) { apply(one); }, op);
+  }
+  step_ = nullptr;
+  Logits out{logits_, num_rows_, graph_->geometry().vocab_size};
+  if (logits_->size() > kKeptLogitsBytes) logits_.reset();
+  return out;
+}
+
+void Executor::begin_step(const Step& step) {
+  step_ = &step;
+  num_rows_ = step.num_rows();
+  attention_.plan(step);
+  constexpr int64_t kRowsPerChunk = 8;
+  const int64_t chunks = (num_rows_ + kRowsPerChunk - 1) / kRowsPerChunk;
+  for (size_t rope = 0; rope < rope_tables_.size(); ++rope) {
+    pool_.run(chunks, [&](int64_t chunk, int) {
+      const int64_t begin = chunk * kRowsPerChunk;
+      fill_rope(rope, {begin, std::min(begin + kRowsPerChunk, num_rows_)});
+    });
+  }
+}
+
+// Angles in double: at position 100,000 a float angle would be off by 0.004.
+void Executor::fill_rope(size_t index, Range rows) {
+  const Rope& rope = graph_->ropes()[index];
+  const size_t pairs = rope.inv_freq.size(), width = rope.is_interleaved ? 2 * pairs : pairs;
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    float* cos = rope_tables_[index].as<float>() + static_cast<size_t>(row) * 4 * pairs;
+    float* sin = cos + width;
+    const double position = step_->positions[static_cast<size_t>(row)];
+    for (size_t i = 0; i < pairs; ++i) {
+      const double angle = position * rope.inv_freq[i];
+      const auto c = static_cast<float>(std::cos(angle) * rope.attention_factor);
+      const auto s = static_cast<float>(std::sin(angle) * rope.attention_factor);
+      if (rope.is_interleaved) {
+        cos[2 * i] = cos[2 * i + 1] = c;
+        sin[2 * i] = -s;
+        sin[2 * i + 1] = s;
+      } else {
+        cos[i] = c;
+        sin[i] = s;
+      }
+    }
+  }
+}
+
+MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options) {
+  const Geometry& g = graph.geometry();
+  const bool is_int8 = options.weights == WeightFormat::Int8;
+  MemoryUse use{0, 0, 0};
+  for (size_t i = 0; i < graph.weights().size(); ++i) {
+    const Weight& weight = graph.weights()[i];
+    if (!weight.is_matrix) {
+      use.weights += padded_to_lanes(weight.raw.num_columns) * 4;
+    } else if (graph.is_multiplied(static_cast<int>(i))) {
+      use.weights +=
+          packed_matrix_bytes(options.weights, weight.raw.num_rows, weight.raw.num_columns);
+    }
+  }
+  use.kv_pool = checked_product({2 * g.num_layers, options.num_slots, g.num_kv_heads, g.head_dim,
+                                 options.kv_is_bf16 ? 2 : 4});
+  int64_t row_bytes = is_int8 ? padded_to_group(graph.widest_input()) * 2 + 4 : 0;
+  for (const int64_t width : graph.buffer_widths()) row_bytes += padded_to_lanes(width) * 4;
+  for (const Rope& rope : graph.ropes()) {
+    row_bytes += 16 * static_cast<int64_t>(rope.inv_freq.size());
+  }
+  use.scratch =
+      checked_product({options.max_rows, row_bytes}) +
+      AttentionSchedule::num_bytes(g.head_dim, g.num_heads / g.num_kv_heads, options.num_threads);
+  return use;
+}
+
+MemoryUse Executor::memory_use() const {
+  MemoryUse use = memory_needed(*graph_, options_);
+  if (logits_) use.scratch += static_cast<int64_t>(logits_->size());
+  return use;
+}
+
+}  // namespace espalier

@@ -1,0 +1,122 @@
+// Runs the steps of one graph: owns packed weights, the KV pool, row buffers and threads.
+//
+// Knows graphs and steps; no requests, no text, no files. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "attention_schedule.h"
+#include "cpu.h"
+#include "graph.h"
+#include "kernels.h"
+#include "memory.h"
+#include "packed_matrix.h"
+#include "step.h"
+#include "thread_pool.h"
+
+namespace espalier {
+
+struct ExecutorOptions {
+  int64_t num_slots, max_rows;
+  WeightFormat weights;
+  bool kv_is_bf16;
+  int num_threads;
+  Isa isa;
+};
+
+struct MemoryUse {
+  int64_t weights, kv_pool, scratch;
+};
+
+// What an executor will hold, before any of it is taken.
+MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options);
+
+// [num_rows, vocab_size]; shared with whoever still looks at it.
+struct Logits {
+  std::shared_ptr<const Memory> memory;
+  int64_t num_rows, vocab_size;
+};
+
+class Executor {
+ public:
+  // Throws std::invalid_argument where graph or options do not fit, std::bad_alloc.
+  Executor(std::shared_ptr<const Graph> graph, const ExecutorOptions& options);
+
+  // Throws std::invalid_argument for a bad step (nothing has happened then), std::runtime_error in
+  // a process forked from the one that made the executor.
+  Logits run(const Step& step);
+
+  MemoryUse memory_use() const;
+
+ private:
+  // A matrix of a joined product, its output and its place among all tiles of the product.
+  struct Product {
+    const PackedMatrix* matrix;
+    const float* bias;
+    RowsOut out;
+    Range tiles;
+  };
+
+  void pack_weights();
+  void make_pool();
+  void make_buffers();
+
+  void begin_step(const Step& step);
+  void fill_rope(size_t rope, Range rows);
+
+  void apply(const EmbedOp& op);
+  void apply(const RmsNormOp& op);
+  void apply(const HeadNormOp& op);
+  void apply(const LinearOp& op);
+  void apply(const RopeOp& op);
+  void apply(const KvWriteOp& op);
+  void apply(const AttentionOp& op);
+  void apply(const GateOp& op);
+  void apply(const AddOp& op);
+  void apply(const SelectOp& op);
+  void apply(const LmHeadOp& op);
+
+  // Computes `products_` for the current rows of buffer x; soft_cap 0 is none.
+  void multiply(int x, float soft_cap);
+  void quantize_rows(int x);
+  void multiply_tiles(const Product& product, int x, Range rows, Range tiles) const;
+
+  // Calls function(row) for all rows, on many threads where there is enough to do.
+  template <typename Function>
+  void each_row(int64_t num_rows, int64_t elements_per_row, Function function);
+
+  Rows rows_of(int buffer) const;
+  RowsOut rows_out(int buffer) const;
+  int64_t width_of(int buffer) const {
+    return graph_->buffer_widths()[static_cast<size_t>(buffer)];
+  }
+  const float* vector_of(int weight) const;
+  const PackedMatrix& matrix_of(int weight) const;
+  uint8_t* pool_of(int64_t layer, bool is_value) const;
+  float* logits_of(int64_t num_rows);
+
+  std::shared_ptr<const Graph> graph_;
+  ExecutorOptions options_;
+  const Kernels& kernels_;
+  StepChecker checker_;
+  std::vector<std::optional<PackedMatrix>> matrices_;  // by weight
+  std::vector<Memory> vectors_;                        // by weight
+  Memory kv_pool_;
+  std::vector<Memory> buffers_, rope_tables_;
+  Memory quantized_, row_scales_;
+  int64_t quantized_stride_ = 0;
+  std::shared_ptr<Memory> logits_;
+
+  // The step that runs.
+  const Step* step_ = nullptr;
+  int64_t num_rows_ = 0;  // of the buffers: all rows, or those selected
+  std::vector<int32_t> row_slots_;
+  std::vector<Product> products_;
+  AttentionSchedule attention_;
+  ThreadPool pool_;  // last, so that its threads end before what they use
+};
+
+}  // namespace espalier

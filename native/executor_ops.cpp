@@ -1,0 +1,246 @@
+// What Executor does for each operation of a graph.
+#include <algorithm>
+#include <cstring>
+
+#include "executor.h"
+
+namespace espalier {
+namespace {
+
+constexpr int64_t kElementsPerChunk = 8192;  // less is not worth waking another thread
+constexpr int64_t kRowsPerBlock = 192;       // rows whose quantised inputs stay in the cache
+constexpr int64_t kTilesPerStep = 8;         // tiles that a float kernel takes at once
+constexpr int64_t kMostTilesPerChunk = 64;
+
+int64_t chunks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+}  // namespace
+
+template <typename Function>
+void Executor::each_row(int64_t num_rows, int64_t elements_per_row, Function function) {
+  const int64_t rows_per_chunk = std::max<int64_t>(1, kElementsPerChunk / elements_per_row);
+  pool_.run(chunks_of(num_rows, rows_per_chunk), [&](int64_t chunk, int) {
+    const int64_t end = std::min(num_rows, (chunk + 1) * rows_per_chunk);
+    for (int64_t row = chunk * rows_per_chunk; row < end; ++row) function(row);
+  });
+}
+
+Rows Executor::rows_of(int buffer) const {
+  return {buffers_[static_cast<size_t>(buffer)].as<float>(), padded_to_lanes(width_of(buffer))};
+}
+
+RowsOut Executor::rows_out(int buffer) const {
+  return {buffers_[static_cast<size_t>(buffer)].as<float>(), padded_to_lanes(width_of(buffer))};
+}
+
+const float* Executor::vector_of(int weight) const {
+  return vectors_[static_cast<size_t>(weight)].as<float>();
+}
+
+const PackedMatrix& Executor::matrix_of(int weight) const {
+  return *matrices_[static_cast<size_t>(weight)];
+}
+
+uint8_t* Executor::pool_of(int64_t layer, bool is_value) const {
+  const size_t half = kv_pool_.size() / static_cast<size_t>(2 * graph_->geometry().num_layers);
+  return kv_pool_.as<uint8_t>() + (2 * static_cast<size_t>(layer) + (is_value ? 1 : 0)) * half;
+}
+
+void Executor::apply(const EmbedOp& op) {
+  const RawTensor& table = graph_->weights()[static_cast<size_t>(op.table)].raw;
+  const RowsOut out = rows_out(op.out);
+  each_row(num_rows_, table.num_columns, [&](int64_t row) {
+    float* x = out.data + row * out.stride;
+    table.unpack_row(step_->token_ids[static_cast<size_t>(row)], x);
+    if (op.scale != 1.0f) kernels_.scale(x, table.num_columns, op.scale);
+  });
+}
+
+void Executor::apply(const RmsNormOp& op) {
+  const Rows x = rows_of(op.x);
+  const RowsOut out = rows_out(op.out);
+  const int64_t width = width_of(op.x);
+  each_row(num_rows_, width, [&](int64_t row) {
+    kernels_.rms_norm(x.data + row * x.stride, vector_of(op.weight), out.data + row * out.stride,
+                      width, op.eps);
+  });
+}
+
+void Executor::apply(const HeadNormOp& op) {
+  const RowsOut x = rows_out(op.x);
+  const int64_t width = width_of(op.x);
+  each_row(num_rows_, width, [&](int64_t row) {
+    for (int64_t i = 0; i < width; i += op.head_dim) {
+      float* head = x.data + row * x.stride + i;
+      kernels_.rms_norm(head, vector_of(op.weight), head, op.head_dim, op.eps);
+    }
+  });
+}
+
+void Executor::apply(const LinearOp& op) {
+  products_.clear();
+  int64_t first_tile = 0;
+  for (const LinearOp::Part& part : op.parts) {
+    const PackedMatrix& matrix = matrix_of(part.weight);
+    const float* bias = part.bias ? vector_of(*part.bias) : nullptr;
+    const Range tiles{first_tile, first_tile + matrix.num_tiles()};
+    products_.push_back({&matrix, bias, rows_out(part.out), tiles});
+    first_tile = tiles.end;
+  }
+  multiply(op.x, 0.0f);
+}
+
+void Executor::apply(const LmHeadOp& op) {
+  const int64_t vocab_size = graph_->geometry().vocab_size;
+  const PackedMatrix& matrix = matrix_of(op.weight);
+  const RowsOut out{logits_of(num_rows_), vocab_size};
+  products_.assign({{&matrix, nullptr, out, {0, matrix.num_tiles()}}});
+  multiply(op.x, op.soft_cap);
+}
+
+float* Executor::logits_of(int64_t num_rows) {
+  const int64_t bytes = checked_product(
+      {std::max<int64_t>(num_rows, 1), graph_->geometry().vocab_size, sizeof(float)});
+  if (!logits_ || logits_->size() < static_cast<size_t>(bytes)) {
+    logits_.reset();
+    logits_ = std::make_shared<Memory>(static_cast<size_t>(bytes));
+  }
+  return logits_->as<float>();
+}
+
+void Executor::quantize_rows(int x) {
+  const Rows rows = rows_of(x);
+  const int64_t width = width_of(x);
+  each_row(num_rows_, width, [&](int64_t row) {
+    kernels_.quantize(rows.data + row * rows.stride, width,
+                      quantized_.as<int32_t>() + row * quantized_stride_,
+                      row_scales_.as<float>() + row);
+  });
+}
+
+void Executor::multiply(int x, float soft_cap) {
+  if (num_rows_ == 0) return;
+  if (options_.weights == WeightFormat::Int8) quantize_rows(x);
+  const int64_t num_tiles = products_.back().tiles.end;
+  const int64_t row_blocks = chunks_of(num_rows_, kRowsPerBlock);
+  int64_t tiles_per_chunk = num_tiles * row_blocks / (6 * pool_.num_threads());
+  tiles_per_chunk = std::clamp<int64_t>(tiles_per_chunk, 1, kMostTilesPerChunk);
+  if (options_.weights == WeightFormat::F32) {
+    tiles_per_chunk = chunks_of(tiles_per_chunk, kTilesPerStep) * kTilesPerStep;
+  }
+  const int64_t tile_chunks = chunks_of(num_tiles, tiles_per_chunk);
+  pool_.run(row_blocks * tile_chunks, [&](int64_t chunk, int) {
+    const int64_t row = chunk / tile_chunks * kRowsPerBlock;
+    const int64_t tile = chunk % tile_chunks * tiles_per_chunk;
+    const Range rows{row, std::min(row + kRowsPerBlock, num_rows_)};
+    for (const Product& product : products_) {
+      const Range tiles{std::max(tile, product.tiles.begin) - product.tiles.begin,
+                        std::min(tile + tiles_per_chunk, product.tiles.end) - product.tiles.begin};
+      if (tiles.begin >= tiles.end) continue;
+      multiply_tiles(product, x, rows, tiles);
+      if (soft_cap == 0.0f) continue;
+      const int64_t first = tiles.begin * kLanes;
+      const int64_t last = std::min(tiles.end * kLanes, graph_->geometry().vocab_size);
+      for (int64_t i = rows.begin; i < rows.end; ++i) {
+        kernels_.soft_cap(product.out.data + i * product.out.stride + first, last - first,
+                          soft_cap);
+      }
+    }
+  });
+}
+
+void Executor::multiply_tiles(const Product& product, int x, Range rows, Range tiles) const {
+  if (options_.weights == WeightFormat::Int8) {
+    const QuantizedRows inputs{quantized_.as<int32_t>(), row_scales_.as<float>(),
+                               quantized_stride_};
+    kernels_.linear_int8(product.matrix->int8(product.bias), inputs, product.out, rows, tiles);
+  } else {
+    kernels_.linear_f32(product.matrix->f32(product.bias), rows_of(x), product.out, rows, tiles);
+  }
+}
+
+void Executor::apply(const RopeOp& op) {
+  const auto index = static_cast<size_t>(op.rope);
+  const Rope& rope = graph_->ropes()[index];
+  const int64_t pairs = static_cast<int64_t>(rope.inv_freq.size()), width = width_of(op.x);
+  const RowsOut x = rows_out(op.x);
+  each_row(num_rows_, width, [&](int64_t row) {
+    const float* cos = rope_tables_[index].as<float>() + row * 4 * pairs;
+    for (int64_t i = 0; i < width; i += op.head_dim) {
+      float* head = x.data + row * x.stride + i;
+      if (rope.is_interleaved) {
+        kernels_.rope_interleaved(head, cos, cos + 2 * pairs, 2 * pairs);
+      } else {
+        kernels_.rope_half(head, cos, cos + pairs, pairs);
+      }
+    }
+  });
+}
+
+void Executor::apply(const KvWriteOp& op) {
+  const int64_t width = width_of(op.k);
+  const size_t slot_bytes = static_cast<size_t>(width) * (options_.kv_is_bf16 ? 2 : 4);
+  each_row(num_rows_, 2 * width, [&](int64_t row) {
+    const auto slot = static_cast<size_t>(row_slots_[static_cast<size_t>(row)]);
+    for (const bool is_value : {false, true}) {
+      const Rows rows = rows_of(is_value ? op.v : op.k);
+      const float* x = rows.data + row * rows.stride;
+      uint8_t* out = pool_of(op.layer, is_value) + slot * slot_bytes;
+      if (options_.kv_is_bf16) {
+        kernels_.store_bf16(x, reinterpret_cast<uint16_t*>(out), width);
+      } else {
+        std::memcpy(out, x, slot_bytes);
+      }
+    }
+  });
+}
+
+void Executor::apply(const AttentionOp& op) {
+  const Geometry& g = graph_->geometry();
+  const AttentionShape shape{
+      .head_dim = g.head_dim,
+      .num_kv_heads = g.num_kv_heads,
+      .heads_per_kv = g.num_heads / g.num_kv_heads,
+      .scale = op.scale,
+      .window = op.window,
+      .soft_cap = op.soft_cap,
+      .kv_is_bf16 = options_.kv_is_bf16,
+      .keys = pool_of(op.layer, false),
+      .values = pool_of(op.layer, true),
+  };
+  attention_.run(kernels_, shape, rows_of(op.q), rows_out(op.out), pool_);
+}
+
+void Executor::apply(const GateOp& op) {
+  const Rows gate = rows_of(op.gate), up = rows_of(op.up);
+  const RowsOut out = rows_out(op.out);
+  const int64_t width = width_of(op.out);
+  const auto kernel = op.activation == Activation::Silu ? kernels_.silu_gate : kernels_.gelu_gate;
+  each_row(num_rows_, 4 * width, [&](int64_t row) {
+    kernel(gate.data + row * gate.stride, up.data + row * up.stride, out.data + row * out.stride,
+           width);
+  });
+}
+
+void Executor::apply(const AddOp& op) {
+  const Rows x = rows_of(op.x), y = rows_of(op.y);
+  const RowsOut out = rows_out(op.out);
+  const int64_t width = width_of(op.out);
+  each_row(num_rows_, width, [&](int64_t row) {
+    kernels_.add(x.data + row * x.stride, y.data + row * y.stride, out.data + row * out.stride,
+                 width);
+  });
+}
+
+void Executor::apply(const SelectOp& op) {
+  const Rows x = rows_of(op.x);
+  const RowsOut out = rows_out(op.out);
+  const size_t bytes = static_cast<size_t>(width_of(op.x)) * sizeof(float);
+  num_rows_ = static_cast<int64_t>(step_->logit_rows.size());
+  for (int64_t row = 0; row < num_rows_; ++row) {
+    const int64_t from = step_->logit_rows[static_cast<size_t>(row)];
+    std::memcpy(out.data + row * out.stride, x.data + from * x.stride, bytes);
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,162 @@
+// Products of rows with packed weights. A tile (16 outputs) is computed for a few rows at once, in
+// registers; which rows go together never changes the order of operations of one of them.
+#pragma once
+
+#include "simd.h"
+
+namespace espalier::ESPALIER_ISA {
+
+// Calls block(first_row, integral constant of the number of rows) for blocks of nearly equal size,
+// at most `Most` rows each.
+template <int R>
+struct RowCount {
+  static constexpr int value = R;
+};
+
+template <int Most, typename Block>
+ESPALIER_INLINE void with_row_count(int rows, Block block) {
+  if (rows == Most) {
+    block(RowCount<Most>{});
+  } else if constexpr (Most > 1) {
+    with_row_count<Most - 1>(rows, block);
+  }
+}
+
+template <int Most, typename Block>
+ESPALIER_INLINE void each_row_block(Range rows, Block block) {
+  const int64_t count = rows.end - rows.begin;
+  const int64_t blocks = (count + Most - 1) / Most;
+  int64_t row = rows.begin;
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t next = rows.begin + count * (i + 1) / blocks;
+    block(row, static_cast<int>(next - row));
+    row = next;
+  }
+}
+
+ESPALIER_INLINE void store_tile(float* out, Vec x, int64_t columns) {
+  if (columns >= kLanes) {
+    store(out, x);
+  } else {
+    store_partial(out, x, columns);
+  }
+}
+
+// sums[r][c] += a[r][k] * b[k][c] for k in order; b is k * b_step + c * b_column floats on.
+template <int R, int C>
+ESPALIER_INLINE void accumulate(const float* const (&a)[R], const float* b, int64_t b_step,
+                                int64_t b_column, Range k_range, Vec (&sums)[R][C]) {
+  for (int64_t k = k_range.begin; k < k_range.end; ++k) {
+    Vec columns[C];
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) columns[c] = load(b + k * b_step + c * b_column);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vec factor = splat(a[r][k]);
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) sums[r][c] = fma(factor, columns[c], sums[r][c]);
+    }
+  }
+}
+
+// One tile for R rows: exact integer sums per group of 64 inputs, then floats, group by group.
+template <int R>
+static void int8_block(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out, int64_t row,
+                       int64_t tile) {
+  constexpr int kQuads = kGroup / 4;
+  const int8_t* line = w.tiles + tile * w.num_groups * kGroup * kLanes;
+  const float* scales = w.scales + tile * w.num_groups * kLanes;
+  const int32_t* pairs = x.pairs + row * x.stride;
+  Vec sums[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) sums[r] = zero();
+  for (int64_t group = 0; group < w.num_groups; ++group) {
+    // Two sums per row hide the latency of the products where rows are few.
+    constexpr int kChains = R <= 4 ? 2 : 1;
+    IVec whole[R][kChains];
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      for (int chain = 0; chain < kChains; ++chain) whole[r][chain] = izero();
+    }
+#pragma GCC unroll 1
+    for (int quad = 0; quad < kQuads; ++quad, line += 4 * kLanes, pairs += 2) {
+      Pairs even, odd;
+      split_quads(line, even, odd);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const int32_t* pair = pairs + r * x.stride;
+        whole[r][0] = dot_pairs(whole[r][0], even, pair[0]);
+        whole[r][kChains - 1] = dot_pairs(whole[r][kChains - 1], odd, pair[1]);
+      }
+    }
+    const Vec scale = load(scales + group * kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const IVec sum = kChains == 1 ? whole[r][0] : iadd(whole[r][0], whole[r][kChains - 1]);
+      sums[r] = add(sums[r], mul(to_float(sum), scale));
+    }
+  }
+  const int64_t column = tile * kLanes;
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    Vec y = mul(sums[r], splat(x.scales[row + r]));
+    if (w.bias != nullptr) y = add(y, load(w.bias + column));
+    store_tile(out.data + (row + r) * out.stride + column, y, w.out_features - column);
+  }
+}
+
+static void linear_int8(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out, Range rows,
+                        Range tiles) {
+  for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
+    each_row_block<kInt8Rows>(rows, [&](int64_t row, int count) {
+      with_row_count<kInt8Rows>(
+          count, [&](auto r) { int8_block<decltype(r)::value>(w, x, out, row, tile); });
+    });
+  }
+}
+
+// C tiles for R rows; each output is one chain of fused products over the inputs in order.
+template <int R, int C>
+static void f32_block(const F32Matrix& w, const Rows& x, const RowsOut& out, int64_t row,
+                      int64_t tile) {
+  const int64_t tile_size = w.in_features * kLanes;
+  const float* a[R];
+  Vec sums[R][C];
+  for (int r = 0; r < R; ++r) {
+    a[r] = x.data + (row + r) * x.stride;
+    for (int c = 0; c < C; ++c) sums[r][c] = zero();
+  }
+  accumulate<R, C>(a, w.tiles + tile * tile_size, kLanes, tile_size, {0, w.in_features}, sums);
+  for (int c = 0; c < C; ++c) {
+    const int64_t column = (tile + c) * kLanes;
+    for (int r = 0; r < R; ++r) {
+      Vec y = sums[r][c];
+      if (w.bias != nullptr) y = add(y, load(w.bias + column));
+      store_tile(out.data + (row + r) * out.stride + column, y, w.out_features - column);
+    }
+  }
+}
+
+// Tiles that fit beside R rows.
+template <int R>
+constexpr int tiles_at_once() {
+  int tiles = 1;
+  while (tiles < 8 && R * tiles * 2 <= kAccumulators) tiles *= 2;
+  return tiles;
+}
+
+static void linear_f32(const F32Matrix& w, const Rows& x, const RowsOut& out, Range rows,
+                       Range tiles) {
+  each_row_block<kFloatRows>(rows, [&](int64_t row, int count) {
+    with_row_count<kFloatRows>(count, [&](auto r) {
+      constexpr int kRows = decltype(r)::value, kTiles = tiles_at_once<kRows>();
+      int64_t tile = tiles.begin;
+      for (; tile + kTiles <= tiles.end; tile += kTiles) {
+        f32_block<kRows, kTiles>(w, x, out, row, tile);
+      }
+      for (; tile < tiles.end; ++tile) f32_block<kRows, 1>(w, x, out, row, tile);
+    });
+  });
+}
+
+}  // namespace espalier::ESPALIER_ISA

@@ -1,0 +1,135 @@
+// Kernels on one row: norms, activations, rotation, conversion.
+#pragma once
+
+#include "simd.h"
+#include "vector_math.h"
+
+namespace espalier::ESPALIER_ISA {
+
+// Calls vector(i) for each whole vector and partial(i, lanes) for what is left.
+template <typename Whole, typename Partial>
+ESPALIER_INLINE void each_vector(int64_t n, Whole whole, Partial partial) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) whole(i);
+  if (i < n) partial(i, n - i);
+}
+
+template <typename Function>
+ESPALIER_INLINE void map_row(const float* x, float* out, int64_t n, Function f) {
+  each_vector(
+      n, [&](int64_t i) { store(out + i, f(load(x + i))); },
+      [&](int64_t i, int64_t lanes) {
+        store_partial(out + i, f(load_partial(x + i, lanes)), lanes);
+      });
+}
+
+template <typename Function>
+ESPALIER_INLINE void map_rows(const float* x, const float* y, float* out, int64_t n, Function f) {
+  each_vector(
+      n, [&](int64_t i) { store(out + i, f(load(x + i), load(y + i))); },
+      [&](int64_t i, int64_t lanes) {
+        store_partial(out + i, f(load_partial(x + i, lanes), load_partial(y + i, lanes)), lanes);
+      });
+}
+
+static void scale_row(float* x, int64_t n, float factor) {
+  map_row(x, x, n, [=](Vec v) { return mul(v, splat(factor)); });
+}
+
+static void add_rows(const float* x, const float* y, float* out, int64_t n) {
+  map_rows(x, y, out, n, [](Vec a, Vec b) { return add(a, b); });
+}
+
+static void soft_cap(float* x, int64_t n, float cap) {
+  map_row(x, x, n, [=](Vec v) { return mul(tanh(div(v, splat(cap))), splat(cap)); });
+}
+
+static void rms_norm(const float* x, const float* weight, float* out, int64_t n, float eps) {
+  Vec squares = zero();
+  each_vector(
+      n,
+      [&](int64_t i) {
+        const Vec v = load(x + i);
+        squares = fma(v, v, squares);
+      },
+      [&](int64_t i, int64_t lanes) {
+        const Vec v = load_partial(x + i, lanes);
+        squares = fma(v, v, squares);
+      });
+  const float mean = reduce_add(squares) / static_cast<float>(n);
+  const Vec factor = splat(1.0f / __builtin_sqrtf(mean + eps));
+  map_rows(x, weight, out, n, [=](Vec v, Vec w) { return mul(mul(v, factor), w); });
+}
+
+// x / (1 + e^-x)
+static void silu_gate(const float* gate, const float* up, float* out, int64_t n) {
+  map_rows(gate, up, out, n,
+           [](Vec x, Vec u) { return mul(div(x, add(splat(1.0f), exp(sub(zero(), x)))), u); });
+}
+
+// GELU in its tanh form, which is x / (1 + e^-2y) with y = sqrt(2 / pi) (x + 0.044715 x^3).
+static void gelu_gate(const float* gate, const float* up, float* out, int64_t n) {
+  constexpr float kMinusTwoRoot = -1.59576912f;
+  map_rows(gate, up, out, n, [](Vec x, Vec u) {
+    const Vec cubic = fma(mul(mul(x, x), x), splat(0.044715f), x);
+    return mul(div(x, add(splat(1.0f), exp(mul(cubic, splat(kMinusTwoRoot))))), u);
+  });
+}
+
+static void rope_half(float* x, const float* cos, const float* sin, int64_t pairs) {
+  for (int64_t i = 0; i < pairs; i += kLanes) {
+    const int64_t lanes = pairs - i < kLanes ? pairs - i : kLanes;
+    const Vec first = load_partial(x + i, lanes), second = load_partial(x + pairs + i, lanes);
+    const Vec c = load_partial(cos + i, lanes), s = load_partial(sin + i, lanes);
+    store_partial(x + i, fma(first, c, sub(zero(), mul(second, s))), lanes);
+    store_partial(x + pairs + i, fma(second, c, mul(first, s)), lanes);
+  }
+}
+
+static void rope_interleaved(float* x, const float* cos, const float* sin, int64_t width) {
+  for (int64_t i = 0; i < width; i += kLanes) {
+    const int64_t lanes = width - i < kLanes ? width - i : kLanes;
+    const Vec v = load_partial(x + i, lanes);
+    const Vec c = load_partial(cos + i, lanes), s = load_partial(sin + i, lanes);
+    store_partial(x + i, fma(v, c, mul(swap_neighbours(v), s)), lanes);
+  }
+}
+
+static void store_bf16_row(const float* x, uint16_t* out, int64_t n) {
+  each_vector(
+      n, [&](int64_t i) { store_bf16(out + i, load(x + i)); },
+      [&](int64_t i, int64_t lanes) {
+        store_bf16_partial(out + i, load_partial(x + i, lanes), lanes);
+      });
+}
+
+// The largest |x| is found among the bits, whose order is that of the numbers; what is not finite
+// comes last, and makes the row's scale not a number, so that it is not lost.
+static void quantize(const float* x, int64_t n, int32_t* pairs, float* scale) {
+  constexpr float kLargest = 16383.0f, kTiny = 1e-30f;
+  constexpr int32_t kInfinityBits = 0x7F800000;
+  IVec top = izero();
+  each_vector(
+      n, [&](int64_t i) { top = imax(top, bits(abs(load(x + i)))); },
+      [&](int64_t i, int64_t lanes) { top = imax(top, bits(abs(load_partial(x + i, lanes)))); });
+  const int32_t largest_bits = reduce_imax(top);
+  float largest;
+  std::memcpy(&largest, &largest_bits, sizeof largest);
+  const int64_t padded = padded_to_group(n);
+  if (largest_bits >= kInfinityBits || largest < kTiny) {
+    *scale = largest_bits >= kInfinityBits ? __builtin_nanf("") : 0.0f;
+    std::memset(pairs, 0, static_cast<size_t>(padded) * sizeof(int16_t));
+    return;
+  }
+  *scale = largest / kLargest;
+  const Vec inverse = splat(kLargest / largest);
+  each_vector(
+      n, [&](int64_t i) { store_quads(pairs + i / 2, mul(load(x + i), inverse)); },
+      [&](int64_t i, int64_t lanes) {
+        store_quads(pairs + i / 2, mul(load_partial(x + i, lanes), inverse));
+      });
+  const int64_t written = padded_to_lanes(n);
+  std::memset(pairs + written / 2, 0, static_cast<size_t>(padded - written) * sizeof(int16_t));
+}
+
+}  // namespace espalier::ESPALIER_ISA

@@ -1,0 +1,28 @@
+// Fills the table of kernels of one instruction set; included by one file for each.
+#pragma once
+
+#include "kernel_attention.h"
+#include "kernel_linear.h"
+#include "kernel_rows.h"
+
+namespace espalier::ESPALIER_ISA {
+
+constexpr Kernels kTable = {
+    .scale = scale_row,
+    .add = add_rows,
+    .rms_norm = rms_norm,
+    .silu_gate = silu_gate,
+    .gelu_gate = gelu_gate,
+    .soft_cap = soft_cap,
+    .rope_half = rope_half,
+    .rope_interleaved = rope_interleaved,
+    .store_bf16 = store_bf16_row,
+    .quantize = quantize,
+    .linear_int8 = linear_int8,
+    .linear_f32 = linear_f32,
+    .attend_segment = attend_segment,
+    .fold_partial = fold_partial,
+    .finish_partial = finish_partial,
+};
+
+}  // namespace espalier::ESPALIER_ISA

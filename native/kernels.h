@@ -1,0 +1,132 @@
+// The table of kernels that each instruction set fills, and the plain structs that they take.
+//
+// A kernel works on one thread and knows no plan, pool or batch. Each one gives the same bits on
+// every instruction set: vectors have 16 lanes everywhere, float sums run in a fixed order, and a
+// multiplication is fused with an addition exactly where the source says so.
+//
+// Included by files that are compiled for different instruction sets: nothing but declarations and
+// trivial structs may stand here, and those files may use no library templates, because the linker
+// keeps one copy of an inline function and could keep the one that this CPU cannot run.
+#pragma once
+
+#include <cstdint>
+
+namespace espalier {
+
+constexpr int kLanes = 16;            // columns of a weight tile, lanes of a vector
+constexpr int kGroup = 64;            // inputs that share a scale in int8 weights
+constexpr int kBlock = 64;            // positions that attention scores at once
+constexpr int kSegment = 8 * kBlock;  // positions whose softmax is summed up by itself
+
+struct Range {
+  int64_t begin, end;
+};
+
+// int8 weights: tiles [out/16][in/64][16 quads][16 columns][4 inputs], scales [out/16][in/64][16].
+struct Int8Matrix {
+  const int8_t* tiles;
+  const float* scales;
+  const float* bias;  // [out, padded to 16], or null
+  int64_t num_groups;
+  int64_t out_features;
+};
+
+// float weights: tiles [out/16][in][16].
+struct F32Matrix {
+  const float* tiles;
+  const float* bias;  // [out, padded to 16], or null
+  int64_t in_features;
+  int64_t out_features;
+};
+
+// Rows of 15-bit integers with one scale each. Inputs x0..x3 of a quad are stored as two int32,
+// the int16 pairs (x0, x2) and (x1, x3); `stride` counts int32.
+struct QuantizedRows {
+  const int32_t* pairs;
+  const float* scales;
+  int64_t stride;
+};
+
+struct Rows {
+  const float* data;
+  int64_t stride;
+};
+
+struct RowsOut {
+  float* data;
+  int64_t stride;
+};
+
+// Attention of one layer, the same for all rows.
+struct AttentionShape {
+  int64_t head_dim;
+  int64_t num_kv_heads;
+  int64_t heads_per_kv;
+  float scale;
+  int64_t window;  // 0: none
+  float soft_cap;  // 0: none
+  bool kv_is_bf16;
+  const void* keys;    // [slot][kv_head][head_dim]
+  const void* values;  // the same
+};
+
+// Consecutive rows of one sequence with the query heads of one key head.
+// Query i is row i / heads_per_kv, head i % heads_per_kv of the group.
+struct AttentionUnit {
+  const int32_t* slots;      // slot of each position of the sequence
+  const int32_t* positions;  // [num_rows], ascending
+  const float* q;            // first row, first head of the group
+  int64_t q_stride;
+  int64_t num_rows;
+  int64_t kv_head;
+};
+
+// What one query has gathered so far: head_dim sums (padded to 16), then the largest score and the
+// sum of exponentials. A sum of 0 means that it has seen nothing.
+static inline int64_t padded_to_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+static inline int64_t partial_stride(int64_t head_dim) {
+  return padded_to_lanes(head_dim) + kLanes;
+}
+static inline int64_t padded_to_group(int64_t n) { return (n + kGroup - 1) / kGroup * kGroup; }
+// Floats that attend_segment needs as scratch.
+static inline int64_t attention_scratch(int64_t head_dim) {
+  return kBlock * (head_dim + padded_to_lanes(head_dim));
+}
+
+struct Kernels {
+  // Row kernels. Widths are free; rows need no alignment.
+  void (*scale)(float* x, int64_t n, float factor);
+  void (*add)(const float* x, const float* y, float* out, int64_t n);
+  void (*rms_norm)(const float* x, const float* weight, float* out, int64_t n, float eps);
+  void (*silu_gate)(const float* gate, const float* up, float* out, int64_t n);
+  void (*gelu_gate)(const float* gate, const float* up, float* out, int64_t n);
+  void (*soft_cap)(float* x, int64_t n, float cap);
+  // cos, sin: [pairs]; element i is rotated with i + pairs.
+  void (*rope_half)(float* x, const float* cos, const float* sin, int64_t pairs);
+  // cos, sin: [width], each value twice, the sine of even elements negated.
+  void (*rope_interleaved)(float* x, const float* cos, const float* sin, int64_t width);
+  void (*store_bf16)(const float* x, uint16_t* out, int64_t n);
+  // Writes n inputs, padded with zeros to a whole group, and their scale.
+  void (*quantize)(const float* x, int64_t n, int32_t* pairs, float* scale);
+
+  // out[row][column] for rows and column tiles in the ranges.
+  void (*linear_int8)(const Int8Matrix&, const QuantizedRows&, const RowsOut&, Range rows,
+                      Range tiles);
+  void (*linear_f32)(const F32Matrix&, const Rows&, const RowsOut&, Range rows, Range tiles);
+
+  // Attention of a unit's queries over positions [segment * kSegment, ...) into one partial each.
+  void (*attend_segment)(const AttentionShape&, const AttentionUnit&, int64_t segment,
+                         float* partials, float* scratch);
+  // Adds the partial of a later segment to that of all earlier ones.
+  void (*fold_partial)(float* total, const float* partial, int64_t head_dim);
+  void (*finish_partial)(const float* total, float* out, int64_t head_dim);
+};
+
+const Kernels& kernels_portable();
+#if defined(__x86_64__)
+const Kernels& kernels_avx2();
+const Kernels& kernels_avx512();
+const Kernels& kernels_avx512vnni();
+#endif
+
+}  // namespace espalier

@@ -1,0 +1,36 @@
+// Large blocks of memory, taken from the system page by page as they are first written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace espalier {
+
+// `size` bytes of zeros, aligned to a page; freed on destruction. Pages that were never written
+// take no memory. Throws std::bad_alloc.
+class Memory {
+ public:
+  Memory() = default;
+  explicit Memory(size_t size);
+  ~Memory();
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&& other) noexcept;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  template <typename Element>
+  Element* as() const {
+    return static_cast<Element*>(data_);
+  }
+  size_t size() const { return size_; }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Product of sizes in bytes or elements; throws std::invalid_argument on overflow or a negative.
+int64_t checked_product(std::initializer_list<int64_t> factors);
+
+}  // namespace espalier

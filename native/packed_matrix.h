@@ -1,0 +1,47 @@
+// Weights in the layout of the kernels, made once from a raw tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "graph.h"
+#include "kernels.h"
+#include "memory.h"
+#include "thread_pool.h"
+
+namespace espalier {
+
+enum class WeightFormat : int { Int8, F32 };
+
+// Bytes that a matrix takes once it is packed.
+int64_t packed_matrix_bytes(WeightFormat format, int64_t out_features, int64_t in_features);
+
+// A weight as the kernels read it (see kernels.h for the layouts). int8 weights are symmetric: the
+// scale of a group is its largest magnitude / 127.
+class PackedMatrix {
+ public:
+  // Throws std::invalid_argument where an element is not finite. A few rows at a time are floats.
+  PackedMatrix(const Weight& weight, WeightFormat format, ThreadPool& pool);
+
+  WeightFormat format() const { return format_; }
+  int64_t num_tiles() const { return padded_to_lanes(out_features_) / kLanes; }
+  int64_t in_features() const { return in_features_; }
+  int64_t num_bytes() const { return static_cast<int64_t>(tiles_.size() + scales_.size()); }
+
+  // `bias` is [out_features, padded to 16] or null, and stays the caller's.
+  Int8Matrix int8(const float* bias) const;
+  F32Matrix f32(const float* bias) const;
+
+ private:
+  void pack_int8(const float* rows, int64_t tile, const std::string& name);
+  void pack_f32(const float* rows, int64_t tile, const std::string& name);
+
+  WeightFormat format_;
+  int64_t out_features_, in_features_;
+  Memory tiles_, scales_;
+};
+
+// A vector in float32, padded with zeros to 16.
+Memory unpack_vector(const Weight& weight);
+
+}  // namespace espalier

@@ -1,0 +1,31 @@
+// The loops of the sampler that touch every token of the vocabulary, one set per instruction set.
+// All sets give the same bits: elements are computed by IEEE additions and multiplications without
+// contraction, maxima and quantised sums are exact, and other sums run in a fixed order.
+#pragma once
+
+#include <cstddef>
+
+namespace espalier {
+
+// Tokens per block: the unit in which whole stretches of the vocabulary are skipped.
+inline constexpr size_t kSamplerBlock = 64;
+
+struct SamplerKernels {
+  // Writes the largest value of each block of x[0..n) and returns false if any value is NaN.
+  bool (*block_maxima)(const float* x, size_t n, float* maxima);
+  // w[i] = exp((x[i] - largest) * inv_temperature), rounded to multiples of 2^-33; per block the
+  // exact sum and the largest of them. `largest` is finite and no x exceeds it.
+  void (*weights)(const float* x, size_t n, float largest, float inv_temperature, float* w,
+                  double* sums, float* maxima);
+  // Sum of exp(x[i] - largest), in an order that depends on n alone.
+  double (*exp_sum)(const float* x, size_t n, float largest);
+};
+
+// The fastest set that this machine runs.
+const SamplerKernels& sampler_kernels();
+
+const SamplerKernels& sampler_kernels_portable();
+const SamplerKernels& sampler_kernels_avx2();
+const SamplerKernels& sampler_kernels_avx512();
+
+}  // namespace espalier

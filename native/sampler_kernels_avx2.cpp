@@ -1,0 +1,7 @@
+#include "sampler_loops.h"
+
+namespace espalier {
+
+const SamplerKernels& sampler_kernels_avx2() { return kKernels; }
+
+}  // namespace espalier

@@ -1,0 +1,80 @@
+"""Turns the chunks of a step into the index arrays that an executor reads.
+
+It knows positions and slots. What the rows are for it must not know, except which logits they ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from espalier.engine.scheduler import Chunk
+from espalier.exec.executor import Int32Array, StepBatch
+
+
+@dataclass(frozen=True, slots=True)
+class LogitSpan:
+    """Which rows of a step's logits belong to one chunk.
+
+    Rows `first .. first + num_scored - 1` give the logprobs of prompt tokens; the row after them
+    samples the next token, where `is_sampled`.
+    """
+
+    chunk: Chunk
+    first: int
+    num_scored: int
+    is_sampled: bool
+
+
+def build_batch(chunks: Sequence[Chunk]) -> tuple[StepBatch, list[LogitSpan]]:
+    """The step's arrays, and for each chunk its span of the logits."""
+    starts = np.array([chunk.start for chunk in chunks], dtype=np.int32)
+    ends = np.array([chunk.end for chunk in chunks], dtype=np.int32)
+    row_starts = _offsets(ends - starts)
+    num_rows = row_starts.item(len(chunks))
+    positions = np.arange(num_rows, dtype=np.int32)
+    positions += np.repeat(starts - row_starts[:-1], ends - starts)
+    spans, logit_rows = _logit_spans(chunks, row_starts)
+    batch = StepBatch(
+        token_ids=_joined([chunk.state.token_ids[chunk.start : chunk.end] for chunk in chunks]),
+        positions=positions,
+        row_starts=row_starts,
+        slot_ids=_joined([chunk.state.slot_ids[: chunk.end] for chunk in chunks]),
+        slot_starts=_offsets(ends),
+        logit_rows=logit_rows,
+    )
+    return batch, spans
+
+
+def _logit_spans(
+    chunks: Sequence[Chunk], row_starts: Int32Array
+) -> tuple[list[LogitSpan], Int32Array]:
+    spans = []
+    rows: list[int] = []
+    for chunk, row_start in zip(chunks, row_starts[:-1].tolist(), strict=True):
+        state = chunk.state
+        first = len(rows)
+        to_row = row_start - chunk.start  # from a position
+        # Logits at position p - 1 give the probability of prompt token p.
+        num_scored = min(chunk.end, state.num_prompt - 1) - (state.next_scored - 1)
+        if num_scored > 0:
+            scored_from = state.next_scored - 1 + to_row
+            rows.extend(range(scored_from, scored_from + num_scored))
+        is_sampled = chunk.end == state.num_tokens and state.num_new_left > 0
+        if is_sampled:
+            rows.append(chunk.end - 1 + to_row)
+        spans.append(LogitSpan(chunk, first, max(0, num_scored), is_sampled))
+    return spans, np.array(rows, dtype=np.int32)
+
+
+def _offsets(lengths: Int32Array) -> Int32Array:
+    """[0, l0, l0 + l1, ...]"""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _joined(parts: list[Int32Array]) -> Int32Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

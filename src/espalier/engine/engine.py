@@ -1,0 +1,263 @@
+"""The step loop: requests in, tokens out. Start reading at `EngineCore.step`.
+
+It ties scheduler, executor and sampler together and owns the table of live requests. It is used
+by one thread at a time, knows no threads or event loops (async_engine.py does), and never touches
+a KV array.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from espalier.engine.batch import LogitSpan, build_batch
+from espalier.engine.kv_space import KvSpace
+from espalier.engine.options import EngineOptions
+from espalier.engine.output_text import DecodingTokenizer, OutputText
+from espalier.engine.request import EngineEvent, EngineRequest, RequestFailure
+from espalier.engine.request_state import RequestState, TokenMatcher
+from espalier.engine.sampler import Sampler
+from espalier.engine.scheduler import Chunk, Scheduler
+from espalier.engine.stats import EngineStats, EngineTotals
+from espalier.engine.step_results import (
+    sample_tokens,
+    score_prompt,
+    take_token,
+)
+from espalier.engine.validation import check_request
+from espalier.errors import (
+    BackendError,
+    EspalierError,
+    RequestCancelledError,
+    UnsupportedError,
+    UserInputError,
+)
+from espalier.exec.executor import Executor, Float32Array, StepBatch
+from espalier.types import FinishReason
+
+MakeMatcher = Callable[[str], TokenMatcher]
+
+
+class EngineTokenizer(DecodingTokenizer, Protocol):
+    """The part of a tokenizer that an engine needs."""
+
+    @property
+    def eos_ids(self) -> Collection[int]:
+        """Tokens that end a text."""
+        ...
+
+
+class EngineCore:
+    """Runs requests on an executor, many at a time.
+
+    Args:
+        executor: computes the steps; it is closed with the engine.
+        tokenizer: gives the text of tokens and says which end a text.
+        sampler: chooses tokens.
+        options: limits and policies.
+        make_matcher: gives a matcher for a request's dtype; without it a dtype is refused.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        tokenizer: EngineTokenizer,
+        sampler: Sampler,
+        options: EngineOptions,
+        make_matcher: MakeMatcher | None = None,
+    ) -> None:
+        if options.num_slots > executor.num_slots:
+            raise UserInputError(
+                f"num_slots is {options.num_slots}; the executor's pool has {executor.num_slots}."
+            )
+        self.options = options
+        self.executor = executor
+        self._tokenizer = tokenizer
+        self._sampler = sampler
+        self._make_matcher = make_matcher
+        self._space = KvSpace(options.num_slots, options.prefix_cache)
+        self._scheduler = Scheduler(options, self._space)
+        self._states: dict[str, RequestState] = {}
+        self._events: list[EngineEvent] = []
+        self._totals = EngineTotals()
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request waits or runs."""
+        return bool(self._states)
+
+    def prepare(self, request: EngineRequest, is_streamed: bool = False) -> RequestState:
+        """Checks a request and makes its state. Any thread may call it: nothing is changed.
+
+        Raises PromptError, SamplingError, UnsupportedError, or CapacityError for a request that
+        would not fit even alone.
+        """
+        check_request(request, self.options, self.executor.plan.geometry.vocab_size)
+        matcher = None
+        if request.dtype is not None:
+            if self._make_matcher is None:
+                raise UnsupportedError(f"this engine has no constraint for dtype={request.dtype}.")
+            matcher = self._make_matcher(request.dtype)
+        end_ids = frozenset(request.sampling.stop_token_ids)
+        if not request.sampling.ignore_eos:
+            end_ids |= frozenset(self._tokenizer.eos_ids)
+        return RequestState(
+            request,
+            text=OutputText(self._tokenizer, request.sampling),
+            end_ids=end_ids,
+            matcher=matcher,
+            submitted_at=time.monotonic(),
+            is_streamed=is_streamed,
+        )
+
+    def add(self, state: RequestState) -> None:
+        """Queues a prepared request. Raises CapacityError when the queue is full."""
+        request_id = state.request.request_id
+        if request_id in self._states:
+            raise UserInputError(f"a request with the id {request_id!r} runs already.")
+        self._scheduler.add(state)
+        self._states[request_id] = state
+
+    def add_request(self, request: EngineRequest, is_streamed: bool = False) -> None:
+        """Checks and queues a request; a streamed one gives an event for each token."""
+        self.add(self.prepare(request, is_streamed))
+
+    def cancel(self, request_id: str) -> bool:
+        """Ends a request; false if there is none such. The next step gives its failure."""
+        state = self._states.get(request_id)
+        if state is None:
+            return False
+        self._end(state, RequestCancelledError(f"the request {request_id} was cancelled."))
+        return True
+
+    def step(self) -> list[EngineEvent]:
+        """Admits, computes one batch, samples, finishes. Returns what became of requests."""
+        self._admit()
+        chunks = self._scheduler.next_chunks()
+        if chunks:
+            batch, spans = build_batch(chunks)
+            logits = self._run(batch, chunks)
+            if logits is not None:
+                self._advance(chunks)
+                self._score_prompts(logits, spans)
+                self._sample(logits, spans)
+        return self.take_events()
+
+    def take_events(self) -> list[EngineEvent]:
+        """Events since the last step, such as cancellations between steps."""
+        events, self._events = self._events, []
+        return events
+
+    def flush_cache(self) -> bool:
+        """Empties the prefix cache of all that no request uses; true if it is empty now."""
+        return self._space.flush()
+
+    def fail_all(self, make_error: Callable[[str], EspalierError]) -> list[EngineEvent]:
+        """Ends every request with the error that is made for its id."""
+        for request_id, state in list(self._states.items()):
+            self._end(state, make_error(request_id))
+        return self.take_events()
+
+    def stats(self) -> EngineStats:
+        """What waits, runs and is held now."""
+        space, scheduler = self._space, self._scheduler
+        num_free, num_evictable = space.pool.num_free, space.cache.num_evictable
+        return EngineStats(
+            waiting=len(scheduler.waiting),
+            running=len(scheduler.running),
+            slots_total=space.pool.num_slots,
+            slots_free=num_free,
+            slots_evictable=num_evictable,
+            slots_locked=space.pool.num_slots - num_free - num_evictable,
+            cache_nodes=space.cache.num_nodes,
+            totals=replace(self._totals, retractions=scheduler.num_retractions),
+        )
+
+    def close(self) -> None:
+        """Frees the executor. Requests that are left get no event: use `fail_all` before."""
+        self.executor.close()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless requests, lists, tree and pool agree, slot by slot."""
+        scheduler = self._scheduler
+        scheduler.check_invariants()
+        live = {*scheduler.waiting, *scheduler.running}
+        assert live == set(self._states.values()), "a request is lost, or not removed"
+
+    def _admit(self) -> None:
+        for state in self._scheduler.admit(time.monotonic()):
+            if state.num_retractions == 0:
+                self._totals.prompt_tokens += state.num_prompt
+                self._totals.cached_tokens += state.num_cached
+
+    def _run(self, batch: StepBatch, chunks: Sequence[Chunk]) -> Float32Array | None:
+        self._totals.steps += 1
+        try:
+            logits = self.executor.run(batch)
+        except Exception as error:
+            for chunk in chunks:
+                # Nothing of this chunk is committed: its slots may hold anything.
+                failure = BackendError(f"the executor failed with {type(error).__name__}: {error}")
+                failure.__cause__ = error
+                self._end(chunk.state, failure)
+            return None
+        self._totals.computed_rows += batch.num_rows
+        return logits
+
+    def _advance(self, chunks: Sequence[Chunk]) -> None:
+        """Counts the rows as computed and lets others use those of prompts at once."""
+        for chunk in chunks:
+            state = chunk.state
+            is_prefill = state.is_prefilling
+            state.num_computed = chunk.end
+            if is_prefill:
+                self._space.commit(state)
+
+    def _score_prompts(self, logits: Float32Array, spans: Sequence[LogitSpan]) -> None:
+        """Writes prompt logprobs; ends requests that want no new token."""
+        for span in spans:
+            state = span.chunk.state
+            error = score_prompt(self._sampler, logits, span) if span.num_scored else None
+            if error is not None:
+                self._end(state, error)
+            elif state.num_new_left == 0 and not state.is_prefilling:
+                self._end(state, FinishReason("length", length=0))
+
+    def _sample(self, logits: Float32Array, spans: Sequence[LogitSpan]) -> None:
+        """Gives each request whose tokens are all computed its next one; ends what has ended."""
+        sampled = [span for span in spans if span.is_sampled and span.chunk.state.node is not None]
+        if not sampled:
+            return
+        results = sample_tokens(self._sampler, logits, sampled)
+        now = time.monotonic()
+        for span, result in zip(sampled, results, strict=True):
+            state = span.chunk.state
+            if isinstance(result, EspalierError):
+                self._end(state, result)
+                continue
+            if state.first_token_at is None:
+                state.first_token_at = now
+            self._totals.generated_tokens += 1
+            outcome = take_token(state, result)
+            if outcome is not None:
+                self._end(state, outcome)
+            elif state.is_streamed:
+                self._events.append(state.snapshot(now))
+
+    def _end(self, state: RequestState, outcome: FinishReason | EspalierError) -> None:
+        """Takes a request out and says how it ended."""
+        self._scheduler.remove(state)
+        request_id = state.request.request_id
+        del self._states[request_id]
+        totals = self._totals
+        if isinstance(outcome, FinishReason):
+            totals.requests_finished += 1
+            self._events.append(state.snapshot(time.monotonic(), outcome))
+            return
+        if isinstance(outcome, RequestCancelledError):
+            totals.requests_cancelled += 1
+        else:
+            totals.requests_failed += 1
+        self._events.append(RequestFailure(request_id, outcome))

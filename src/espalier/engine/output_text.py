@@ -1,0 +1,140 @@
+"""The text of one generation while its tokens arrive: whole characters, cut at stop strings.
+
+Owns what part of the text is safe to show and which tokens stand for it. Knows no token ids with a
+meaning (ends of text are the engine's business) and nothing of the sampler.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Protocol
+
+from espalier.engine.stop_automaton import stop_automaton
+from espalier.types import SamplingParams
+
+
+class TextDecoder(Protocol):
+    """Turns tokens into text one at a time; holds back a character that is not whole yet."""
+
+    @property
+    def has_pending(self) -> bool:
+        """True while bytes of an unfinished character are held back."""
+        ...
+
+    def push(self, token_id: int) -> str:
+        """Text that the token completes, perhaps empty."""
+        ...
+
+    def finish(self) -> str:
+        """What is still held back, with U+FFFD for bytes that are no character."""
+        ...
+
+
+class DecodingTokenizer(Protocol):
+    """The part of a tokenizer that is needed here."""
+
+    def decoder(self, *, skip_special_tokens: bool = True) -> TextDecoder:
+        """A fresh decoder for one generation."""
+        ...
+
+
+class OutputText:
+    """Text of one request, from its output tokens.
+
+    Stop strings are looked for in the text, wherever tokens begin and end in it: the stop that is
+    complete first, character by character, ends the text; of several that are complete with the
+    same character, the longest. `text` ends before the stop, or with it under `no_stop_trim`. The
+    end of the text that may still become a stop is held back, so that text once shown is never
+    taken back. A token costs time in proportion to its own text alone.
+    """
+
+    def __init__(self, tokenizer: DecodingTokenizer, sampling: SamplingParams) -> None:
+        self._decoder = tokenizer.decoder(skip_special_tokens=sampling.skip_special_tokens)
+        self._automaton = stop_automaton(sampling.stop) if sampling.stop else None
+        self._keeps_stop = sampling.no_stop_trim
+        self._state = 0
+        self._pieces: list[str] = []  # safe text
+        self._safe_len = 0
+        self._held_back = ""
+        self._token_ids: list[int] = []
+        self._ends: list[int] = []  # length of the whole text after each token
+        self._is_whole: list[bool] = []  # no part of a character pending after that token
+        self._is_finished = False
+        self.matched_stop: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The safe text so far; all of the text after `finish` or a stop."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+    def push(self, token_id: int) -> str | None:
+        """Adds a token; returns the stop string that it completed, or None.
+
+        No token may be added after a stop or after `finish`.
+        """
+        assert not self._is_finished, "a token after the end of the text"
+        piece = self._decoder.push(token_id)
+        self._token_ids.append(token_id)
+        before = self._ends[-1] if self._ends else 0
+        self._ends.append(before + len(piece))
+        self._is_whole.append(not self._decoder.has_pending)
+        self._add(piece)
+        return self.matched_stop
+
+    def finish(self) -> None:
+        """Ends the text: what was held back is text after all. Does nothing after a stop."""
+        if self._is_finished:
+            return
+        piece = self._decoder.finish()
+        if piece and self._ends:
+            self._ends[-1] += len(piece)
+            self._is_whole[-1] = True
+        self._add(piece)
+        if self.matched_stop is None:
+            self._show(self._held_back)
+            self._held_back = ""
+        self._is_finished = True
+
+    def text_token_ids(self) -> list[int] | None:
+        """The leading tokens that stand for exactly `text`, None if there are none such.
+
+        The fewest of them: tokens without text at the end (end of text, skipped control tokens)
+        are left out. None where a stop cuts a token, or while a part of the last token's text is
+        held back.
+        """
+        if self._safe_len == 0:
+            return []
+        index = bisect_left(self._ends, self._safe_len)
+        if self._ends[index] != self._safe_len or not self._is_whole[index]:
+            return None
+        return self._token_ids[: index + 1]
+
+    def _add(self, piece: str) -> None:
+        if self._automaton is None:
+            self._show(piece)
+            return
+        state = self._state
+        for count, character in enumerate(piece, 1):
+            state = self._automaton.step(state, character)
+            stop = self._automaton.stops[state]
+            if stop is not None:
+                self._end_at_stop(self._held_back + piece[:count], stop)
+                return
+        self._state = state
+        waiting = self._held_back + piece
+        num_held = 0 if self._keeps_stop else self._automaton.depths[state]
+        self._show(waiting[: len(waiting) - num_held])
+        self._held_back = waiting[len(waiting) - num_held :]
+
+    def _end_at_stop(self, waiting: str, stop: str) -> None:
+        self._show(waiting if self._keeps_stop else waiting[: len(waiting) - len(stop)])
+        self._held_back = ""
+        self.matched_stop = stop
+        self._is_finished = True
+
+    def _show(self, piece: str) -> None:
+        if piece:
+            self._pieces.append(piece)
+            self._safe_len += len(piece)

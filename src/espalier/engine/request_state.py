@@ -1,0 +1,163 @@
+"""A request inside the engine: its tokens, its place in the KV pool, its progress.
+
+A record that the scheduler, the KV space and the step results write to, each to its own fields.
+It decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espalier.engine.output_text import OutputText
+from espalier.engine.radix_node import PrefixCursor, RadixNode
+from espalier.engine.request import EngineRequest, LogprobTable, RequestOutput
+from espalier.exec.executor import Int32Array
+from espalier.types import FinishReason, TokenLogprob
+
+_NO_SLOTS: Int32Array = np.empty(0, dtype=np.int32)
+
+
+class TokenMatcher(Protocol):
+    """What the engine needs of a constraint: one per request, fed with its output tokens."""
+
+    @property
+    def must_stop(self) -> bool:
+        """True where the text is complete and nothing may follow."""
+        ...
+
+    def mask(self) -> NDArray[np.uint32]:
+        """Bit i (of word i // 32) set = token i may come next."""
+        ...
+
+    def accept(self, token_id: int) -> None:
+        """Goes on by a token that the mask allows."""
+        ...
+
+
+class RequestState:
+    """One request from submission to end. `arrival` numbers requests in order of submission."""
+
+    def __init__(
+        self,
+        request: EngineRequest,
+        *,
+        text: OutputText,
+        end_ids: frozenset[int],
+        matcher: TokenMatcher | None,
+        submitted_at: float,
+        is_streamed: bool,
+    ) -> None:
+        self.request = request
+        self.text = text
+        self.end_ids = end_ids  # tokens that end the output
+        self.matcher = matcher
+        self.is_streamed = is_streamed
+        self.token_ids: Int32Array = np.array(request.input_ids, dtype=np.int32)  # with spare room
+        self.num_prompt = len(self.token_ids)
+        self.num_tokens = self.num_prompt
+        self.output_ids: list[int] = []
+
+        # Waiting: the scheduler's.
+        self.arrival = -1
+        self.arrival_step = -1
+        self.num_passed_over = 0  # admissions of later arrivals
+        self.leader: RequestState | None = None  # whose prefix it waits for
+        self.cursor: PrefixCursor | None = None
+
+        # Running: the KV space's. Slots [0, num_shared) are the tree's, the rest its own.
+        self.node: RadixNode | None = None
+        self.slot_ids = _NO_SLOTS  # with spare room
+        self.num_shared = 0
+        self.num_allocated = 0
+        self.num_computed = 0
+        self.num_to_prefill = 0  # tokens that it had when it was admitted
+
+        # Results.
+        self.input_logprobs: LogprobTable | None = None
+        self.output_logprobs: LogprobTable | None = None
+        self.next_scored = self.num_prompt  # prompt position whose logprob is missing, the first
+        if request.return_logprob:
+            self._begin_logprobs()
+
+        # Accounting; seconds of one monotonic clock.
+        self.num_cached = 0
+        self.num_retractions = 0
+        self.submitted_at = submitted_at
+        self.admitted_at: float | None = None
+        self.first_token_at: float | None = None
+
+    def _begin_logprobs(self) -> None:
+        self.output_logprobs = LogprobTable()
+        start = self.request.logprob_start_len
+        if start < 0:
+            return
+        self.input_logprobs = LogprobTable()
+        self.next_scored = start
+        if start == 0:  # nothing comes before the first token, so it has no probability
+            self.input_logprobs.tokens.append(TokenLogprob(None, self.request.input_ids[0]))
+            self.input_logprobs.top.append([])
+            self.input_logprobs.chosen_ids.append([])
+            self.next_scored = 1
+
+    @property
+    def match_limit(self) -> int:
+        """Most leading tokens that may come from the cache.
+
+        The last token is always computed, for its logits; and so is all from the position before
+        the first prompt token whose logprob is missing.
+        """
+        limit = self.num_tokens - 1
+        if self.next_scored < self.num_prompt:
+            limit = min(limit, max(self.next_scored - 1, 0))
+        return limit
+
+    @property
+    def is_prefilling(self) -> bool:
+        """True while tokens that it had at its admission are not computed."""
+        return self.num_computed < self.num_to_prefill
+
+    @property
+    def num_new_left(self) -> int:
+        """Tokens that it may still generate."""
+        return self.request.sampling.max_new_tokens - len(self.output_ids)
+
+    def append(self, token_id: int) -> None:
+        """Adds a generated token."""
+        if self.num_tokens == len(self.token_ids):
+            room = min(self.num_new_left, max(64, self.num_tokens // 2))
+            self.token_ids = np.concatenate((self.token_ids, np.empty(room, dtype=np.int32)))
+        self.token_ids[self.num_tokens] = token_id
+        self.num_tokens += 1
+        self.output_ids.append(token_id)
+
+    def snapshot(self, now: float, reason: FinishReason | None = None) -> RequestOutput:
+        """What the caller sees: so far, or at the end with a reason. Lists are copies."""
+        is_end = reason is not None
+        return RequestOutput(
+            request_id=self.request.request_id,
+            text=self.text.text,
+            output_ids=self.output_ids.copy(),
+            text_token_ids=self.text.text_token_ids(),
+            finish_reason=reason,
+            prompt_tokens=self.num_prompt,
+            cached_tokens=self.num_cached,
+            retractions=self.num_retractions,
+            input_logprobs=_copied(self.input_logprobs),
+            output_logprobs=_copied(self.output_logprobs),
+            ttft_s=_since(self.submitted_at, self.first_token_at),
+            e2e_s=now - self.submitted_at if is_end else None,
+            queue_s=_since(self.submitted_at, self.admitted_at),
+        )
+
+
+def _since(start: float, end: float | None) -> float | None:
+    return None if end is None else end - start
+
+
+def _copied(table: LogprobTable | None) -> LogprobTable | None:
+    if table is None:
+        return None
+    return LogprobTable(table.tokens.copy(), table.top.copy(), table.chosen_ids.copy())

@@ -1,0 +1,151 @@
+"""From a step's logits to tokens and logprobs of its requests, and whether they have ended.
+
+It owns how sampler, constraint and text meet. Lists, slots and events are the engine's. What goes
+wrong with one request is that request's error: it comes back as a value and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from espalier.engine.batch import LogitSpan
+from espalier.engine.request import LogprobTable
+from espalier.engine.request_state import RequestState
+from espalier.engine.sampler import SampledToken, Sampler, SampleResult, SampleRow
+from espalier.errors import BackendError, EspalierError
+from espalier.exec.executor import Float32Array
+from espalier.types import FinishReason, TokenLogprob
+
+# Either the request goes on, or it has ended, or it has failed.
+Outcome = FinishReason | EspalierError | None
+
+
+def as_espalier_error(error: Exception, what: str) -> EspalierError:
+    """The error itself where it is ours, else a BackendError with it as the cause."""
+    if isinstance(error, EspalierError):
+        return error
+    wrapped = BackendError(f"{what} failed with {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def score_prompt(sampler: Sampler, logits: Float32Array, span: LogitSpan) -> EspalierError | None:
+    """Writes the logprobs of the prompt tokens that this step's logits tell; returns an error."""
+    state = span.chunk.state
+    table = state.input_logprobs
+    assert table is not None
+    rows = logits[span.first : span.first + span.num_scored]
+    token_ids = state.token_ids[state.next_scored : state.next_scored + span.num_scored]
+    request = state.request
+    try:
+        results = sampler.token_logprobs(
+            rows, token_ids.tolist(), request.top_logprobs_num, request.token_ids_logprob
+        )
+    except Exception as error:
+        return as_espalier_error(error, "scoring the prompt")
+    for result in results:
+        if isinstance(result, EspalierError):
+            return result
+        _add_logprobs(table, result)
+    state.next_scored += span.num_scored
+    return None
+
+
+def sample_tokens(
+    sampler: Sampler, logits: Float32Array, spans: Sequence[LogitSpan]
+) -> list[SampleResult]:
+    """The next token of each span's request; all spans are sampled ones."""
+    results: list[SampleResult | None] = [None] * len(spans)
+    indices, rows = [], []
+    for index, span in enumerate(spans):
+        row = _row_or_error(span.chunk.state)
+        if isinstance(row, SampleRow):
+            indices.append(index)
+            rows.append(row)
+        else:
+            results[index] = row
+    logit_rows = [spans[index].first + spans[index].num_scored for index in indices]
+    # Without prompt scoring the rows are all logits there are: no copy then.
+    wanted = logits if len(logit_rows) == len(logits) else logits[logit_rows]
+    for index, result in zip(indices, _sample_rows(sampler, wanted, rows), strict=True):
+        results[index] = result
+    assert None not in results
+    return [result for result in results if result is not None]
+
+
+def take_token(state: RequestState, sampled: SampledToken) -> Outcome:
+    """Adds a token to a request; says whether it ends there."""
+    token_id = sampled.token_id
+    state.append(token_id)
+    if state.output_logprobs is not None:
+        _add_logprobs(state.output_logprobs, sampled)
+    try:
+        return _take_token(state, token_id)
+    except Exception as error:
+        return as_espalier_error(error, "taking a token")
+
+
+def _take_token(state: RequestState, token_id: int) -> FinishReason | None:
+    reason: FinishReason | None = None
+    if token_id in state.end_ids:
+        reason = FinishReason("stop", matched=token_id)
+        if state.request.sampling.no_stop_trim:
+            state.text.push(token_id)
+    else:
+        if state.matcher is not None:
+            state.matcher.accept(token_id)
+        stop = state.text.push(token_id)
+        if stop is not None:
+            reason = FinishReason("stop", matched=stop)
+        elif state.matcher is not None and state.matcher.must_stop:
+            reason = FinishReason("stop")
+        elif state.num_new_left == 0:
+            reason = FinishReason("length", length=len(state.output_ids))
+    if reason is not None:
+        state.text.finish()
+    return reason
+
+
+def _row_or_error(state: RequestState) -> SampleRow | EspalierError:
+    try:
+        return _sample_row(state)
+    except Exception as error:
+        return as_espalier_error(error, "the constraint")
+
+
+def _sample_row(state: RequestState) -> SampleRow:
+    request = state.request
+    may_end = len(state.output_ids) >= request.sampling.min_new_tokens
+    return SampleRow(
+        request.sampling,
+        request.seed,
+        state.num_tokens,
+        state.token_ids[: state.num_prompt],
+        state.token_ids[state.num_prompt : state.num_tokens],
+        () if may_end else tuple(state.end_ids),
+        None if state.matcher is None else state.matcher.mask(),
+        request.return_logprob,
+        request.top_logprobs_num if request.return_logprob else 0,
+        request.token_ids_logprob if request.return_logprob else (),
+    )
+
+
+def _sample_rows(
+    sampler: Sampler, logits: Float32Array, rows: Sequence[SampleRow]
+) -> list[SampleResult]:
+    try:
+        return sampler.sample(logits, rows)
+    except Exception as error:
+        if len(rows) == 1:
+            return [as_espalier_error(error, "sampling")]
+    # One by one, so that only the row at fault fails.
+    results: list[SampleResult] = []
+    for index, row in enumerate(rows):
+        results += _sample_rows(sampler, logits[index : index + 1], [row])
+    return results
+
+
+def _add_logprobs(table: LogprobTable, result: SampledToken) -> None:
+    table.tokens.append(TokenLogprob(result.logprob, result.token_id))
+    table.top.append([TokenLogprob(value, token_id) for token_id, value in result.top])
+    table.chosen_ids.append([TokenLogprob(value, token_id) for token_id, value in result.chosen])

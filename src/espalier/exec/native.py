@@ -1,0 +1,177 @@
+"""The native executor: runs a Plan in C++, one call per step, without the interpreter's lock.
+
+It checks options and arrays, turns native errors into Espalier's, and owns the native object.
+Arithmetic is in native/; what a Plan means is in exec/plan.py.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from espalier import _native, settings
+from espalier.errors import (
+    BackendError,
+    CapacityError,
+    EngineClosedError,
+    ModelFileError,
+    UnsupportedError,
+    UserInputError,
+)
+from espalier.exec.executor import (
+    ExecutorOptions,
+    Float32Array,
+    Int32Array,
+    StepBatch,
+    WeightSource,
+)
+from espalier.exec.memory import require_memory
+from espalier.exec.native_graph import build_graph
+from espalier.exec.plan import Plan
+
+_MEMORY_ADVICE = (
+    "Lower num_slots (the KV pool) or max_rows (scratch), use weights int8 and kv_dtype bf16, or "
+    "free memory."
+)
+_MAX_SIZE = 2**31 - 2  # slots and rows are int32
+
+
+class NativeExecutor:
+    """Runs steps of one Plan in native code (see Executor for the protocol).
+
+    The same bits come out on every instruction set, for every number of threads and for every way
+    to cut the rows into steps: integer dot products are exact, and float sums run in an order that
+    positions alone decide.
+
+    Raises UnsupportedError or UserInputError for options that cannot be honoured, ModelFileError
+    for a tensor that does not fit, CapacityError where memory would not suffice. `run` and `close`
+    may be called from any thread; they wait for each other.
+    """
+
+    def __init__(self, plan: Plan, weights: WeightSource, options: ExecutorOptions) -> None:
+        native_options = _native_options(options)
+        graph = build_graph(plan, weights)
+        self.plan = plan
+        self.num_slots = options.num_slots
+        self._lock = threading.Lock()
+        try:
+            needed = _native.memory_needed(graph, native_options)
+        except ValueError as error:
+            raise CapacityError(
+                f"num_slots {options.num_slots} and max_rows {options.max_rows} are too large: "
+                f"{error}. {_MEMORY_ADVICE}"
+            ) from error
+        require_memory(
+            dict(zip(("weights", "kv_pool", "scratch"), needed, strict=True)), _MEMORY_ADVICE
+        )
+        self._native: _native.Executor | None = _make_executor(graph, native_options)
+
+    def run(self, batch: StepBatch) -> Float32Array:
+        """Runs one step and returns logits, `[len(batch.logit_rows), vocab_size]`.
+
+        The array may be overwritten by the next run. Raises UserInputError for a batch that breaks
+        StepBatch's rules; nothing has been computed or written then.
+        """
+        arrays = (
+            _int32("token_ids", batch.token_ids),
+            _int32("positions", batch.positions),
+            _int32("row_starts", batch.row_starts),
+            _int32("slot_ids", batch.slot_ids),
+            _int32("slot_starts", batch.slot_starts),
+            _int32("logit_rows", batch.logit_rows),
+        )
+        with self._lock:
+            executor = self._open()
+            try:
+                return executor.run(*arrays)
+            except ValueError as error:
+                raise UserInputError(f"{error}.") from error
+            except MemoryError as error:
+                raise CapacityError(
+                    f"no memory for the logits of {len(batch.logit_rows)} rows; ask for fewer at "
+                    "once."
+                ) from error
+            except RuntimeError as error:
+                raise BackendError(f"{error}.") from error
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Bytes held: keys "weights", "kv_pool", "scratch".
+
+        Pages of the pool and of scratch are taken from the system when first written.
+        """
+        with self._lock:
+            weights, kv_pool, scratch = self._open().memory_use()
+        return {"weights": weights, "kv_pool": kv_pool, "scratch": scratch}
+
+    def close(self) -> None:
+        """Frees weights, pool and threads; a later run raises EngineClosedError."""
+        with self._lock:
+            self._native = None
+
+    def _open(self) -> _native.Executor:
+        if self._native is None:
+            raise EngineClosedError("the executor is closed; make a new engine.")
+        return self._native
+
+
+def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Executor:
+    try:
+        return _native.Executor(graph, options)
+    except ValueError as error:
+        raise ModelFileError(f"{error}.") from error
+    except MemoryError as error:
+        raise CapacityError(
+            f"memory ran out while weights were loaded. {_MEMORY_ADVICE}"
+        ) from error
+    except RuntimeError as error:
+        raise BackendError(f"the executor's threads could not be started: {error}.") from error
+
+
+def _native_options(options: ExecutorOptions) -> _native.Options:
+    weights = _choice("weights", options.weights, ("int8", "f32"), default="int8")
+    kv_default = "bf16" if weights == "int8" else "f32"
+    kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "f32"), default=kv_default)
+    num_threads = settings.num_threads() if options.num_threads is None else options.num_threads
+    return _native.Options(
+        _whole("num_slots", options.num_slots, _MAX_SIZE),
+        _whole("max_rows", options.max_rows, _MAX_SIZE),
+        weights == "int8",
+        kv_dtype == "bf16",
+        _whole("num_threads", num_threads, 1024),
+        _isa(options.isa),
+    )
+
+
+def _isa(given: str) -> str:
+    name = (settings.forced_isa() or "auto") if given == "auto" else given
+    available = _native.available_isas().split(", ")
+    if name != "auto" and name not in available:
+        raise UnsupportedError(
+            f"instruction set {name!r} is not available on this machine; available are auto, "
+            f"{', '.join(available)}."
+        )
+    return name
+
+
+def _choice(name: str, given: str, allowed: tuple[str, ...], default: str) -> str:
+    if given == "auto":
+        return default
+    if given not in allowed:
+        raise UnsupportedError(
+            f"{name} is {given!r}; the native executor offers auto, {', '.join(allowed)}."
+        )
+    return given
+
+
+def _whole(name: str, value: int, largest: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
+        raise UserInputError(f"{name} is {value!r}; a whole number from 1 to {largest} is allowed.")
+    return value
+
+
+def _int32(name: str, array: Int32Array) -> Int32Array:
+    if not isinstance(array, np.ndarray) or array.dtype != np.int32 or array.ndim != 1:
+        found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
+        raise UserInputError(f"bad step: {name} is {found}; a flat int32 array is needed.")
+    return np.ascontiguousarray(array)
