@@ -44,8 +44,8 @@ class ByteTokenizer:
         return ByteDecoder({**self.pieces, END: b"" if skip_special_tokens else b"<end>"})
 
 
-def output_text(pieces: list[bytes], **sampling: Any) -> OutputText:
-    return OutputText(ByteTokenizer(pieces), SamplingParams(**sampling))
+def output_text(pieces: list[bytes], cut_at: tuple[str, ...] = (), **sampling: Any) -> OutputText:
+    return OutputText(ByteTokenizer(pieces), SamplingParams(**sampling), cut_at)
 
 
 def cut_at_stop(text: str, stops: tuple[str, ...], keeps_stop: bool) -> tuple[str, str | None]:
@@ -204,3 +204,13 @@ def test_end_token_has_text_only_where_asked_for(skip: bool, text: str) -> None:
     output.finish()
     assert output.text == text
     assert output.text_token_ids() == ([0, 1] if skip else [0, 1, END])
+
+
+def test_strings_to_cut_at_are_cut_off_where_stops_are_kept() -> None:
+    pieces = [b"4", b"2. And", b"END"]
+    number = output_text(pieces, (". ",), stop=("END",), no_stop_trim=True)
+    assert [number.push(0), number.push(1)] == [None, ". "]
+    assert number.text == "42"
+    words = output_text(pieces, (".\n",), stop=("END",), no_stop_trim=True)
+    assert [words.push(token_id) for token_id in range(3)] == [None, None, "END"]
+    assert words.text == "42. AndEND"

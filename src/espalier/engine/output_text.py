@@ -46,12 +46,22 @@ class OutputText:
     same character, the longest. `text` ends before the stop, or with it under `no_stop_trim`. The
     end of the text that may still become a stop is held back, so that text once shown is never
     taken back. A token costs time in proportion to its own text alone.
+
+    `cut_at` are further stop strings, cut off even under `no_stop_trim` (the ends of a number that
+    is asked for by dtype, say).
     """
 
-    def __init__(self, tokenizer: DecodingTokenizer, sampling: SamplingParams) -> None:
+    def __init__(
+        self,
+        tokenizer: DecodingTokenizer,
+        sampling: SamplingParams,
+        cut_at: tuple[str, ...] = (),
+    ) -> None:
         self._decoder = tokenizer.decoder(skip_special_tokens=sampling.skip_special_tokens)
-        self._automaton = stop_automaton(sampling.stop) if sampling.stop else None
-        self._keeps_stop = sampling.no_stop_trim
+        stops = sampling.stop + cut_at
+        self._automaton = stop_automaton(stops) if stops else None
+        self._kept_stops = frozenset(sampling.stop if sampling.no_stop_trim else ())
+        self._holds_back = not self._kept_stops.issuperset(stops)
         self._state = 0
         self._pieces: list[str] = []  # safe text
         self._safe_len = 0
@@ -124,12 +134,13 @@ class OutputText:
                 return
         self._state = state
         waiting = self._held_back + piece
-        num_held = 0 if self._keeps_stop else self._automaton.depths[state]
+        num_held = self._automaton.depths[state] if self._holds_back else 0
         self._show(waiting[: len(waiting) - num_held])
         self._held_back = waiting[len(waiting) - num_held :]
 
     def _end_at_stop(self, waiting: str, stop: str) -> None:
-        self._show(waiting if self._keeps_stop else waiting[: len(waiting) - len(stop)])
+        is_kept = stop in self._kept_stops
+        self._show(waiting if is_kept else waiting[: len(waiting) - len(stop)])
         self._held_back = ""
         self.matched_stop = stop
         self._is_finished = True

@@ -22,6 +22,11 @@ class IncrementalDecoder:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._drops_space = drops_space
 
+    @property
+    def has_pending(self) -> bool:
+        """True while bytes of a character that is not whole yet are held back."""
+        return bool(self._utf8.getstate()[0])
+
     def push(self, token_id: int) -> str:
         """Text that is certain now; "" while a character is incomplete. Raises PromptError."""
         return self._utf8.decode(self.bytes_of(token_id))

@@ -1,0 +1,66 @@
+"""The seam between the engine and whatever decides which tokens a form of output allows.
+
+A matcher follows one generation, token by token. It knows bytes of tokens and nothing of logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class MatcherTokenizer(Protocol):
+    """The part of a tokenizer that matchers need. Must be weakly referable and hashable."""
+
+    vocab_size: int
+
+    @property
+    def eos_ids(self) -> Collection[int]:
+        """Tokens that end a text."""
+        ...
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Bytes that a token adds to a text."""
+        ...
+
+    def is_control(self, token_id: int) -> bool:
+        """True for a token that is no text."""
+        ...
+
+
+class Matcher(Protocol):
+    """Which tokens may follow, for one sequence. Not thread-safe.
+
+    The text so far is the bytes of the accepted tokens. It is always the beginning of a text of
+    the language.
+    """
+
+    @property
+    def is_complete(self) -> bool:
+        """The text so far is in the language, so that it may end here."""
+        ...
+
+    @property
+    def must_stop(self) -> bool:
+        """The text so far is in the language and nothing may follow (or it was ended)."""
+        ...
+
+    def mask(self) -> NDArray[np.uint32]:
+        """Tokens that may follow: bit i % 32 of word i // 32, [ceil(vocab_size / 32)].
+
+        These are the tokens after which the text can still become one of the language, and the
+        ends of text where it is complete. Read-only. Raises CapacityError where finding them
+        exceeds a limit of time or memory.
+        """
+        ...
+
+    def accept(self, token_id: int) -> None:
+        """Goes on by one token; raises UserInputError, unchanged, for one that `mask` excludes."""
+        ...
+
+    def rollback(self, num_tokens: int) -> None:
+        """Takes back the last accepted tokens."""
+        ...
