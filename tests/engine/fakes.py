@@ -133,8 +133,15 @@ class LetterDecoder:
 class LetterTokenizer:
     """Letters for tokens."""
 
-    eos_ids = (EOS_ID,)
-    vocab_size = VOCAB_SIZE
+    def __init__(self, vocab_size: int = VOCAB_SIZE) -> None:
+        self.vocab_size = vocab_size
+        self.eos_ids = (EOS_ID,)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return LetterDecoder().push(token_id).encode()
+
+    def is_control(self, token_id: int) -> bool:
+        return token_id == EOS_ID
 
     def decoder(self, *, skip_special_tokens: bool = True) -> LetterDecoder:
         return LetterDecoder()

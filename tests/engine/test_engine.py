@@ -258,9 +258,9 @@ BAD_REQUESTS = [
         "token 44",
     ),
     (
-        EngineRequest("r", (1,), SamplingParams(max_new_tokens=1), dtype="int"),
-        UnsupportedError,
-        "dtype=int",
+        EngineRequest("r", (1,), SamplingParams(max_new_tokens=1), dtype="complex"),
+        UserInputError,
+        "complex",
     ),
 ]
 
@@ -336,6 +336,8 @@ class FaultySampler(ReferenceSampler):
 class FaultyMatcher:
     """Allows token 3 only; fails where its name says, at the second token."""
 
+    is_complete = False
+
     def __init__(self, place: str) -> None:
         self.place = place
         self.num_accepted = 0
@@ -354,43 +356,63 @@ class FaultyMatcher:
         if self.place == "accept" and self.num_accepted == 2:
             raise ZeroDivisionError("a fault in accept")
 
+    def rollback(self, num_tokens: int) -> None:
+        raise NotImplementedError
 
-def faulty_core() -> EngineCore:
-    return EngineCore(
-        HashExecutor(256),
-        LetterTokenizer(),
-        FaultySampler(VOCAB_SIZE),
-        EngineOptions(num_slots=256, context_length=256),
-        make_matcher=FaultyMatcher,
-    )
+
+def add_matched(core: EngineCore, asked: EngineRequest) -> None:
+    """Adds a request with a matcher that is faulty where the request's id says."""
+    state = core.prepare(asked)
+    state.matcher = FaultyMatcher(asked.request_id)
+    core.add(state)
 
 
 def test_a_fault_of_one_request_ends_that_request_alone() -> None:
-    core = faulty_core()
+    options = EngineOptions(num_slots=256, context_length=256)
+    core = EngineCore(HashExecutor(256), LetterTokenizer(), FaultySampler(VOCAB_SIZE), options)
     good = [request(f"good{i}", [i + 1, 2, 3]) for i in range(3)]
     bad = [
         request("sampler", [9, 9], seed=13),
         request("score", [8, 8, 8], return_logprob=True, logprob_start_len=0),
-        *(
-            EngineRequest(place, (7, 7), SamplingParams(max_new_tokens=5), dtype=place)
-            for place in ("mask", "accept")
-        ),
     ]
     for asked in (*good, *bad):
         core.add_request(asked)
-    core.add_request(EngineRequest("nothing", (7,), SamplingParams(), dtype="nothing"))
-    core.add_request(EngineRequest("stop", (6,), SamplingParams(), dtype="stop"))
+    for name in ("mask", "accept", "nothing", "stop"):
+        add_matched(core, request(name, [7, 6]))
     events = run_to_end(core)
     for asked in good:
         assert output(events, asked.request_id).output_ids == naive_output(asked).output_ids
-    for asked in bad:
-        error = failure(events, asked.request_id).error
+    for name in ("sampler", "score", "mask", "accept"):
+        error = failure(events, name).error
         assert isinstance(error, BackendError)
         assert isinstance(error.__cause__, ZeroDivisionError)
     assert isinstance(failure(events, "nothing").error, SamplingError)
     stopped = output(events, "stop")
     assert (stopped.output_ids, stopped.finish_reason) == ([3, 3], FinishReason("stop"))
     assert core.stats().slots_locked == 0
+
+
+def test_a_dtype_that_no_token_can_spell_is_refused() -> None:
+    core = make_core()
+    sampling = SamplingParams(temperature=0.0, max_new_tokens=4)
+    # The tokenizer's texts are single letters, so "True" and "False" cannot be spelled.
+    with pytest.raises(UserInputError, match="cannot be used"):
+        core.add_request(EngineRequest("r", (1,), sampling, dtype="bool"))
+
+
+@pytest.mark.parametrize("num_known", [1, 9, 16])
+def test_tokens_that_the_tokenizer_does_not_know_are_never_sampled(num_known: int) -> None:
+    core = EngineCore(
+        HashExecutor(256),
+        LetterTokenizer(num_known),
+        ReferenceSampler(VOCAB_SIZE),
+        EngineOptions(num_slots=256, context_length=256),
+    )
+    asked = [request(f"r{i}", [0], seed=i, temperature=2.0, ignore_eos=True) for i in range(9)]
+    for got in run(core, *asked):
+        assert max(got.output_ids) < num_known
+    with pytest.raises(PromptError, match=f"0 to {num_known - 1}"):
+        core.add_request(request("r", [num_known]))
 
 
 @pytest.mark.parametrize(

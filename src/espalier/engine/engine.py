@@ -8,21 +8,25 @@ a KV array.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from espalier.constrain.dtype import dtype_stops
+import numpy as np
+from numpy.typing import NDArray
+
+from espalier.constrain.dtype import dtype_matcher, dtype_stops
+from espalier.constrain.matcher import Matcher, MatcherTokenizer
 from espalier.engine.batch import LogitSpan, build_batch
 from espalier.engine.kv_space import KvSpace
 from espalier.engine.options import EngineOptions
 from espalier.engine.output_text import DecodingTokenizer, OutputText
 from espalier.engine.request import EngineEvent, EngineRequest, RequestFailure
-from espalier.engine.request_state import RequestState, TokenMatcher
-from espalier.engine.sampler import Sampler
+from espalier.engine.request_state import RequestState
 from espalier.engine.scheduler import Chunk, Scheduler
 from espalier.engine.stats import EngineStats, EngineTotals
 from espalier.engine.step_results import (
+    TokenSampler,
     sample_tokens,
     score_prompt,
     take_token,
@@ -32,22 +36,14 @@ from espalier.errors import (
     BackendError,
     EspalierError,
     RequestCancelledError,
-    UnsupportedError,
     UserInputError,
 )
 from espalier.exec.executor import Executor, Float32Array, StepBatch
 from espalier.types import FinishReason
 
-MakeMatcher = Callable[[str], TokenMatcher]
 
-
-class EngineTokenizer(DecodingTokenizer, Protocol):
+class EngineTokenizer(DecodingTokenizer, MatcherTokenizer, Protocol):
     """The part of a tokenizer that an engine needs."""
-
-    @property
-    def eos_ids(self) -> Collection[int]:
-        """Tokens that end a text."""
-        ...
 
 
 class EngineCore:
@@ -58,16 +54,14 @@ class EngineCore:
         tokenizer: gives the text of tokens and says which end a text.
         sampler: chooses tokens.
         options: limits and policies.
-        make_matcher: gives a matcher for a request's dtype; without it a dtype is refused.
     """
 
     def __init__(
         self,
         executor: Executor,
         tokenizer: EngineTokenizer,
-        sampler: Sampler,
+        sampler: TokenSampler,
         options: EngineOptions,
-        make_matcher: MakeMatcher | None = None,
     ) -> None:
         if options.num_slots > executor.num_slots:
             raise UserInputError(
@@ -77,7 +71,8 @@ class EngineCore:
         self.executor = executor
         self._tokenizer = tokenizer
         self._sampler = sampler
-        self._make_matcher = make_matcher
+        self._vocab_size = executor.plan.geometry.vocab_size
+        self._known_tokens = _known_tokens(tokenizer.vocab_size, self._vocab_size)
         self._space = KvSpace(options.num_slots, options.prefix_cache)
         self._scheduler = Scheduler(options, self._space)
         self._states: dict[str, RequestState] = {}
@@ -92,15 +87,14 @@ class EngineCore:
     def prepare(self, request: EngineRequest, is_streamed: bool = False) -> RequestState:
         """Checks a request and makes its state. Any thread may call it: nothing is changed.
 
-        Raises PromptError, SamplingError, UnsupportedError, or CapacityError for a request that
-        would not fit even alone.
+        Raises PromptError, SamplingError, UnsupportedError, UserInputError, or CapacityError for
+        a request that would not fit even alone.
         """
-        check_request(request, self.options, self.executor.plan.geometry.vocab_size)
-        matcher = None
+        num_known = min(self._tokenizer.vocab_size, self._vocab_size)
+        check_request(request, self.options, num_known)
+        matcher: Matcher | None = None
         if request.dtype is not None:
-            if self._make_matcher is None:
-                raise UnsupportedError(f"this engine has no constraint for dtype={request.dtype}.")
-            matcher = self._make_matcher(request.dtype)
+            matcher = dtype_matcher(request.dtype, self._tokenizer, self._vocab_size)
         end_ids = frozenset(request.sampling.stop_token_ids)
         if not request.sampling.ignore_eos:
             end_ids |= frozenset(self._tokenizer.eos_ids)
@@ -231,7 +225,7 @@ class EngineCore:
         sampled = [span for span in spans if span.is_sampled and span.chunk.state.node is not None]
         if not sampled:
             return
-        results = sample_tokens(self._sampler, logits, sampled)
+        results = sample_tokens(self._sampler, logits, sampled, self._known_tokens)
         now = time.monotonic()
         for span, result in zip(sampled, results, strict=True):
             state = span.chunk.state
@@ -262,3 +256,15 @@ class EngineCore:
         else:
             totals.requests_failed += 1
         self._events.append(RequestFailure(request_id, outcome))
+
+
+def _known_tokens(num_known: int, vocab_size: int) -> NDArray[np.uint32] | None:
+    """A mask of the tokens that the tokenizer knows; None where the logits have no others.
+
+    Models pad their vocabulary to a round size; a padding token has no text.
+    """
+    if num_known >= vocab_size:
+        return None
+    bits = np.zeros((vocab_size + 31) // 32 * 32, dtype=np.uint8)
+    bits[:num_known] = 1
+    return np.packbits(bits, bitorder="little").view("<u4")

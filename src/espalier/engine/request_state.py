@@ -6,11 +6,9 @@ It decides nothing.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
-from numpy.typing import NDArray
 
+from espalier.constrain.matcher import Matcher
 from espalier.engine.output_text import OutputText
 from espalier.engine.radix_node import PrefixCursor, RadixNode
 from espalier.engine.request import EngineRequest, LogprobTable, RequestOutput
@@ -18,23 +16,6 @@ from espalier.exec.executor import Int32Array
 from espalier.types import FinishReason, TokenLogprob
 
 _NO_SLOTS: Int32Array = np.empty(0, dtype=np.int32)
-
-
-class TokenMatcher(Protocol):
-    """What the engine needs of a constraint: one per request, fed with its output tokens."""
-
-    @property
-    def must_stop(self) -> bool:
-        """True where the text is complete and nothing may follow."""
-        ...
-
-    def mask(self) -> NDArray[np.uint32]:
-        """Bit i (of word i // 32) set = token i may come next."""
-        ...
-
-    def accept(self, token_id: int) -> None:
-        """Goes on by a token that the mask allows."""
-        ...
 
 
 class RequestState:
@@ -46,7 +27,7 @@ class RequestState:
         *,
         text: OutputText,
         end_ids: frozenset[int],
-        matcher: TokenMatcher | None,
+        matcher: Matcher | None,
         submitted_at: float,
         is_streamed: bool,
     ) -> None:

@@ -7,14 +7,37 @@ wrong with one request is that request's error: it comes back as a value and the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from espalier.engine.batch import LogitSpan
 from espalier.engine.request import LogprobTable
 from espalier.engine.request_state import RequestState
-from espalier.engine.sampler import SampledToken, Sampler, SampleResult, SampleRow
+from espalier.engine.sampler import SampledToken, SampleResult, SampleRow
 from espalier.errors import BackendError, EspalierError
 from espalier.exec.executor import Float32Array
 from espalier.types import FinishReason, TokenLogprob
+
+
+class TokenSampler(Protocol):
+    """The part of a sampler that the engine needs; `engine.sampler.Sampler` is one."""
+
+    def sample(self, logits: Float32Array, rows: Sequence[SampleRow]) -> list[SampleResult]:
+        """One token, or error, per row of logits, [n, V]."""
+        ...
+
+    def token_logprobs(
+        self,
+        logits: Float32Array,
+        token_ids: Sequence[int],
+        top_logprobs_num: int = 0,
+        token_ids_logprob: Sequence[int] = (),
+    ) -> list[SampleResult]:
+        """Log-probabilities of given tokens, one per row of logits, [n, V]."""
+        ...
+
 
 # Either the request goes on, or it has ended, or it has failed.
 Outcome = FinishReason | EspalierError | None
@@ -29,7 +52,9 @@ def as_espalier_error(error: Exception, what: str) -> EspalierError:
     return wrapped
 
 
-def score_prompt(sampler: Sampler, logits: Float32Array, span: LogitSpan) -> EspalierError | None:
+def score_prompt(
+    sampler: TokenSampler, logits: Float32Array, span: LogitSpan
+) -> EspalierError | None:
     """Writes the logprobs of the prompt tokens that this step's logits tell; returns an error."""
     state = span.chunk.state
     table = state.input_logprobs
@@ -52,13 +77,19 @@ def score_prompt(sampler: Sampler, logits: Float32Array, span: LogitSpan) -> Esp
 
 
 def sample_tokens(
-    sampler: Sampler, logits: Float32Array, spans: Sequence[LogitSpan]
+    sampler: TokenSampler,
+    logits: Float32Array,
+    spans: Sequence[LogitSpan],
+    known_tokens: NDArray[np.uint32] | None,
 ) -> list[SampleResult]:
-    """The next token of each span's request; all spans are sampled ones."""
+    """The next token of each span's request; all spans are sampled ones.
+
+    `known_tokens` is the mask of requests without a constraint; None allows every token.
+    """
     results: list[SampleResult | None] = [None] * len(spans)
     indices, rows = [], []
     for index, span in enumerate(spans):
-        row = _row_or_error(span.chunk.state)
+        row = _row_or_error(span.chunk.state, known_tokens)
         if isinstance(row, SampleRow):
             indices.append(index)
             rows.append(row)
@@ -106,14 +137,16 @@ def _take_token(state: RequestState, token_id: int) -> FinishReason | None:
     return reason
 
 
-def _row_or_error(state: RequestState) -> SampleRow | EspalierError:
+def _row_or_error(
+    state: RequestState, known_tokens: NDArray[np.uint32] | None
+) -> SampleRow | EspalierError:
     try:
-        return _sample_row(state)
+        return _sample_row(state, known_tokens)
     except Exception as error:
         return as_espalier_error(error, "the constraint")
 
 
-def _sample_row(state: RequestState) -> SampleRow:
+def _sample_row(state: RequestState, known_tokens: NDArray[np.uint32] | None) -> SampleRow:
     request = state.request
     may_end = len(state.output_ids) >= request.sampling.min_new_tokens
     return SampleRow(
@@ -123,7 +156,7 @@ def _sample_row(state: RequestState) -> SampleRow:
         state.token_ids[: state.num_prompt],
         state.token_ids[state.num_prompt : state.num_tokens],
         () if may_end else tuple(state.end_ids),
-        None if state.matcher is None else state.matcher.mask(),
+        known_tokens if state.matcher is None else state.matcher.mask(),
         request.return_logprob,
         request.top_logprobs_num if request.return_logprob else 0,
         request.token_ids_logprob if request.return_logprob else (),
@@ -131,7 +164,7 @@ def _sample_row(state: RequestState) -> SampleRow:
 
 
 def _sample_rows(
-    sampler: Sampler, logits: Float32Array, rows: Sequence[SampleRow]
+    sampler: TokenSampler, logits: Float32Array, rows: Sequence[SampleRow]
 ) -> list[SampleResult]:
     try:
         return sampler.sample(logits, rows)
