@@ -1,7 +1,9 @@
 #include "packed_matrix.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
 #include <vector>
 
@@ -11,28 +13,30 @@ namespace {
 constexpr float kLargest = 127.0f;
 constexpr float kTiny = 1e-30f;  // below it a group is all zeros
 
-int64_t num_groups(int64_t in_features) { return (in_features + kGroup - 1) / kGroup; }
+int64_t num_groups(int64_t in_features) { return padded_to_group(in_features) / kGroup; }
 
 [[noreturn]] void fail_not_finite(const std::string& name) {
   throw std::invalid_argument("tensor of " + name +
                               " holds an infinity or a NaN; the file is damaged");
 }
 
-// Largest magnitude, or something not finite where there is one.
+// Largest magnitude, found among the bits, whose order is that of the numbers; what is not finite
+// comes last.
 float largest_magnitude(const float* x, int64_t n) {
-  float largest = 0, poison = 0;
+  int32_t largest = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const float size = std::fabs(x[i]);
+    const int32_t size = std::bit_cast<int32_t>(x[i]) & 0x7FFFFFFF;
     largest = size > largest ? size : largest;
-    poison += x[i] * 0.0f;  // 0, or not a number
   }
-  return largest + poison;
+  return std::bit_cast<float>(largest);
 }
 
-// Nearest whole number, ties to even, without a library call: exact for |x| < 2^22.
-int8_t to_int8(float x) {
+// Nearest whole numbers, ties to even, without a library call: exact for magnitudes below 2^22.
+void round_to_int8(const float* x, int64_t n, float factor, int8_t* out) {
   constexpr float kMagic = 12582912.0f;
-  return static_cast<int8_t>(static_cast<int>((x + kMagic) - kMagic));
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = static_cast<int8_t>(static_cast<int32_t>((x[i] * factor + kMagic) - kMagic));
+  }
 }
 
 }  // namespace
@@ -79,9 +83,10 @@ void PackedMatrix::pack_int8(const float* rows, int64_t tile, const std::string&
       if (!std::isfinite(largest)) fail_not_finite(name);
       if (largest < kTiny) continue;  // the memory holds zeros
       scales[column] = largest / kLargest;
-      const float inverse = kLargest / largest;
-      for (int64_t k = 0; k < count; ++k) {
-        lines[k / 4 * 4 * kLanes + column * 4 + k % 4] = to_int8(x[k] * inverse);
+      int8_t rounded[kGroup] = {};
+      round_to_int8(x, count, kLargest / largest, rounded);
+      for (int64_t quad = 0; quad < kGroup / 4; ++quad) {
+        std::memcpy(lines + (quad * kLanes + column) * 4, rounded + quad * 4, 4);
       }
     }
   }

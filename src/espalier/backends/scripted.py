@@ -39,7 +39,14 @@ from espalier.types import (
 )
 
 Answer = str | BaseException | Sequence[str]
-Answers = Answer | Mapping[str, Answer] | Callable[["ScriptedCall"], Answer] | Iterator[Answer]
+Answers = (
+    str
+    | BaseException
+    | Sequence[Answer]
+    | Iterator[Answer]
+    | Mapping[str, Answer]
+    | Callable[["ScriptedCall"], Answer]
+)
 MAX_RECORDED_CALLS = 100_000
 _WORD = re.compile(r"\s*\S+|\s+")
 _LIKELY, _UNLIKELY = -0.1, -5.0  # logprob of each token of the scripted choice, and of others

@@ -12,13 +12,18 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from espalier.errors import EspalierError
+from espalier.errors import EspalierError, UserInputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 FAILED = 1
+WRONG_USAGE = 2
 INTERRUPTED = 130
+
+
+class UsageError(UserInputError):
+    """Options that contradict each other, or that would have no effect."""
 
 
 def print_error(text: str) -> None:
@@ -33,6 +38,9 @@ def ends_with_status(command: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
+        except UsageError as error:
+            print_error(f"{error} See --help.")
+            raise typer.Exit(WRONG_USAGE) from None
         except EspalierError as error:
             print_error(str(error))
             raise typer.Exit(FAILED) from None

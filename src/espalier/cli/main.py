@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from espalier.cli.chat_command import chat
+from espalier.cli.generate_command import generate
 from espalier.cli.models_command import models_app
 from espalier.cli.run_argv import split_run_argv
 from espalier.cli.run_command import run
@@ -23,25 +25,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(models_app, name="models")
-app.command("run", options_metavar="[OPTIONS]")(run)
-
-
-@app.callback()
-def root(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    """Programs that call language models many times, run on this machine."""
-    if show_version:
-        print_version()
-        raise typer.Exit
-
-
-@app.command("version")
-def version() -> None:
-    """Show the version."""
-    print_version()
+app.command("run")(run)
+app.command("generate")(generate)
+app.command("chat")(chat)
 
 
 def print_version() -> None:
@@ -50,6 +36,30 @@ def print_version() -> None:
 
     python = ".".join(map(str, sys.version_info[:3]))
     print(f"espalier {installed_version('espalier-lm')} (Python {python})")
+
+
+def _version_option(wanted: bool) -> None:
+    if wanted:
+        print_version()
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the version and exit.",
+            is_eager=True,
+            callback=_version_option,
+        ),
+    ] = False,
+) -> None:
+    """Programs that call language models many times, run on this machine."""
+
+
+app.command("version", help="Show the version.")(print_version)
 
 
 def main(argv: list[str] | None = None) -> None:

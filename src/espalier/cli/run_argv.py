@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from espalier.cli.failure import UsageError
 from espalier.errors import UserInputError
 
 _TARGET = re.compile(r"(?P<file>.+\.pyw?)(?::(?P<function>[^/:]*))?")
@@ -27,10 +28,10 @@ def parse_target(text: str) -> RunTarget:
     """The target that `FILE.py` or `FILE.py:function` names; raises UserInputError."""
     match = _TARGET.fullmatch(text)
     if match is None:
-        raise UserInputError(f"{text!r} cannot be run; give FILE.py, or FILE.py:function.")
+        raise UsageError(f"{text!r} cannot be run; give FILE.py, or FILE.py:function.")
     file, function = Path(match["file"]), match["function"]
     if function is not None and not function.isidentifier():
-        raise UserInputError(
+        raise UsageError(
             f"{function!r} in {text!r} is not the name of a function; give FILE.py:function."
         )
     if not file.is_file():
@@ -56,3 +57,10 @@ def split_run_argv(argv: list[str]) -> list[str]:
             return [*before, *after, "--", word]
         return [*before, "--", word, *after]
     return argv
+
+
+def target_and_arguments(words: list[str]) -> tuple[RunTarget, list[str]]:
+    """The target and the words that are left, of those that are no options."""
+    if _TARGET.fullmatch(words[0]) is None and _TARGET.fullmatch(words[-1]) is not None:
+        return parse_target(words[-1]), words[:-1]
+    return parse_target(words[0]), words[1:]

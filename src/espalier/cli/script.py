@@ -18,10 +18,9 @@ def run_script(file: Path, arguments: list[str]) -> int:
     `sys.argv` and `sys.path[0]` are those that Python would set, an exception is shown as Python
     would show it, and threads that are not daemons are waited for.
     """
-    module = as_main_module(file)
     sys.argv = [str(file), *arguments]
     try:
-        exec(compile(_source(file), str(file), "exec"), module.__dict__)
+        execute(file, as_main_module(file))
         _join_threads()
     except SystemExit as leaving:
         return _status_of(leaving)
@@ -31,9 +30,12 @@ def run_script(file: Path, arguments: list[str]) -> int:
     except BaseException as error:
         print_user_traceback(error, file)
         return FAILED
-    finally:
-        sys.stdout.flush()
     return 0
+
+
+def execute(file: Path, module: ModuleType) -> None:
+    """Runs the file's code in the module; raises what it raises."""
+    exec(compile(_source(file), str(file), "exec"), module.__dict__)
 
 
 def as_main_module(file: Path, name: str = "__main__") -> ModuleType:

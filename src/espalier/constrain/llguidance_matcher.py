@@ -29,6 +29,8 @@ _LIMITS = {
     "verbose_errors": False,
 }
 
+_DEAD_END = "no text made of this model's tokens matches it"
+
 
 class RegexMatcher:
     """A Matcher of the texts that a regular expression matches as a whole."""
@@ -36,7 +38,10 @@ class RegexMatcher:
     def __init__(self, compiled: LLMatcher, vocab_size: int, eos_ids: frozenset[int]) -> None:
         self._matcher = compiled
         self._vocab_size = vocab_size
-        self._eos_ids = eos_ids
+        self._ends = np.zeros((vocab_size + 31) // 32, np.uint32)  # the ends of text as a mask
+        for token_id in eos_ids:
+            self._ends[token_id // 32] |= np.uint32(1 << token_id % 32)
+        self._mask: NDArray[np.uint32] | None = None  # of the present state, once computed
 
     @property
     def is_complete(self) -> bool:
@@ -46,16 +51,18 @@ class RegexMatcher:
     @property
     def must_stop(self) -> bool:
         """See Matcher."""
-        return bool(self._matcher.is_stopped()) and not self._matcher.is_error()
+        if self._matcher.is_stopped():
+            return not self._matcher.is_error()
+        # The library tells late where nothing can follow, so the mask is asked.
+        return self.is_complete and np.array_equal(self.mask(), self._ends)
 
     def mask(self) -> NDArray[np.uint32]:
         """See Matcher."""
-        words = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
-        self._check()
-        num_words = (self._vocab_size + 31) // 32
-        if len(words) != num_words or not self._eos_ids:
-            words = _fitted(words, num_words, self._vocab_size)
-        return words
+        if self._mask is None:
+            words = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
+            self._check()
+            self._mask = self._fitted(words)
+        return self._mask
 
     def accept(self, token_id: int) -> None:
         """See Matcher."""
@@ -66,19 +73,42 @@ class RegexMatcher:
                 f"The token {token_id} may not follow here: the form that the output must have "
                 "excludes it. Only tokens that the mask allows can be accepted."
             )
+        self._mask = None
         self._matcher.consume_token(token_id)
         self._check()
 
     def rollback(self, num_tokens: int) -> None:
         """See Matcher."""
-        if not self._matcher.rollback(num_tokens):
-            self._check()
+        self._mask = None
+        self._matcher.rollback(num_tokens)
+        self._check()
+
+    def _fitted(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """A mask of the library at the width of the model's logits.
+
+        The library's vocabulary is narrower where the logits are padded, and wider by an end of
+        text of its own where the tokenizer has none.
+        """
+        num_words = len(self._ends)
+        if len(words) == num_words and self._ends.any():
+            return words
+        fitted = np.zeros(num_words, np.uint32)
+        count = min(num_words, len(words))
+        fitted[:count] = words[:count]
+        if self._vocab_size % 32:
+            fitted[-1] &= np.uint32((1 << self._vocab_size % 32) - 1)
+        return fitted
 
     def _check(self) -> None:
-        if self._matcher.is_error():
+        reason = _failure(self._matcher)
+        if reason == _DEAD_END:
+            raise UserInputError(
+                f"The output cannot go on in the form that it must have: {reason}."
+            )
+        if reason:
             raise CapacityError(
-                "Matching the output's form stopped at a limit: "
-                f"{_first_line(self._matcher.get_error())}. Use a simpler regular expression."
+                f"Matching the output's form stopped at a limit: {reason}. "
+                "Use a simpler regular expression."
             )
 
 
@@ -131,11 +161,8 @@ class _Compiler:
             log_level=0,
             limits=LLParserLimits(**_LIMITS),
         )
-        reason = ""
-        if not compiled.is_error() and not any(compiled.compute_bitmask()):
-            reason = "no text of this model's tokens matches it"
-        if compiled.is_error():
-            reason = _first_line(compiled.get_error())
+        compiled.compute_bitmask()  # finds out whether anything matches
+        reason = _failure(compiled)
         if reason:
             raise UserInputError(
                 f"The regular expression {_shortened(pattern)} cannot be used: {reason}. "
@@ -174,18 +201,13 @@ def _compiler_of(tokenizer: MatcherTokenizer) -> _Compiler:
         return compiler
 
 
-def _fitted(words: NDArray[np.uint32], num_words: int, num_bits: int) -> NDArray[np.uint32]:
-    """A mask of another length, without bits from `num_bits` on."""
-    fitted = np.zeros(num_words, np.uint32)
-    count = min(num_words, len(words))
-    fitted[:count] = words[:count]
-    if num_bits % 32:
-        fitted[-1] &= np.uint32((1 << num_bits % 32) - 1)
-    return fitted
-
-
-def _first_line(message: str) -> str:
-    lines = [line.strip() for line in message.splitlines()]
+def _failure(matcher: LLMatcher) -> str:
+    """What went wrong in one line, "" if nothing did."""
+    if not matcher.is_error():
+        return ""
+    lines = [line.strip() for line in matcher.get_error().splitlines()]
+    if lines[:1] == ["NoExtensionBias"]:
+        return _DEAD_END
     told = next((line for line in lines if line.startswith("error:")), lines[0] if lines else "")
     return told.removeprefix("error:").strip().rstrip(".")
 

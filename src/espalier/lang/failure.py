@@ -31,6 +31,13 @@ class Failure:
         """A failure that nobody is to blame for."""
         return cls(RequestCancelledError(why))
 
+    @classmethod
+    def of_body(cls, error: BaseException) -> Failure:
+        """The failure of a body that raised; an interruption is a cancellation to all others."""
+        if isinstance(error, Exception):
+            return cls(error)
+        return cls.cancelled(f"the program was interrupted by {type(error).__name__}")
+
     def raised(self) -> BaseException:
         """What `text()`, `sync()`, `join()` and iterators over the text raise."""
         if self.call is None:
@@ -53,7 +60,7 @@ class Failure:
             else:
                 reason = f"{self.call} at {self.location} failed: {_described(self.cause)}"
             place = f" at {location}" if location else ""
-            return self._chained(f"{call}{place} was not run: {reason}", name, location)
+            return self._chained(f"{call}{place} was cancelled: {reason}", name, location)
 
         return raised
 

@@ -104,7 +104,7 @@ def _run_streaming(start: Launch) -> ProgramState:
         loop.spawn(_quiet(run_body_async(start)))
     else:
         run_in_thread(lambda: _body_quietly(start))
-    return start.state
+    return ProgramState(start.state.stream, is_outside=True)
 
 
 async def _quiet(body: Any) -> None:
@@ -132,7 +132,7 @@ def _running(start: Launch, *, is_async: bool) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        start.program.abort(Failure(error))
+        start.program.abort(Failure.of_body(error))
         raise
     finally:
         for variable, token in reversed(tokens):
@@ -152,14 +152,14 @@ def _end(start: Launch) -> None:
 def run_body(start: Launch) -> None:
     """Runs a `def` body in this thread."""
     with _running(start, is_async=False):
-        start.state.ret_value = start.body()
+        start.program.ret_value = start.body()
         _print_verbose(start)
 
 
 async def run_body_async(start: Launch) -> None:
     """Runs an `async def` body on this loop."""
     with _running(start, is_async=True):
-        start.state.ret_value = await start.body()
+        start.program.ret_value = await start.body()
     if global_config.verbosity >= 2:
         print(await start.state.atext())
 
@@ -177,5 +177,5 @@ async def _body_on_thread(start: Launch) -> None:
     try:
         await crew.run(lambda: run_body(start)).wait_async()
     except asyncio.CancelledError as error:
-        start.program.abort(Failure(error))
+        start.program.abort(Failure.of_body(error))
         raise

@@ -12,7 +12,7 @@ from espalier.errors import UnknownVariableError, UserInputError
 from espalier.lang.failure import Failure
 from espalier.lang.feed import Feed
 from espalier.lang.program import refuse_blocking
-from espalier.lang.reading import ask, ask_blocking, find_async, find_blocking
+from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable
 
@@ -51,25 +51,26 @@ def feed_of(variable: Variable, sample: int) -> Feed | None:
 
 
 def iterate(
-    stream: Stream, name: str | None, sample: int, *, cancel_on_close: bool
+    reader: Reader, name: str | None, sample: int, *, cancel_on_close: bool
 ) -> Iterator[str]:
     """Blocking iteration; the pieces joined are the final text."""
     finished = False
     try:
         if name is None:
-            yield from _whole(stream)
+            yield from _whole(reader)
         else:
-            yield from _of_variable(stream, name, sample)
+            yield from _of_variable(reader, name, sample)
         finished = True
     finally:
         if not finished and cancel_on_close:
-            stream.cancel(Failure.cancelled(_CLOSED_EARLY))
+            reader.stream.cancel(Failure.cancelled(_CLOSED_EARLY))
 
 
-def _whole(stream: Stream) -> Iterator[str]:
+def _whole(reader: Reader) -> Iterator[str]:
     refuse_blocking("text_iter()", "async for piece in s.text_async_iter()")
+    stream = reader.stream
     if stream.feed is None:
-        yield ask_blocking(stream, "text", "atext", lambda asked: asked.transcript.text())
+        yield reader.ask_blocking("text", "atext", _text)
     else:
         stream.kick()
         for text, _ in stream.feed.read():
@@ -77,12 +78,12 @@ def _whole(stream: Stream) -> Iterator[str]:
                 yield text
 
 
-def _of_variable(stream: Stream, name: str, sample: int) -> Iterator[str]:
+def _of_variable(reader: Reader, name: str, sample: int) -> Iterator[str]:
     refuse_blocking("text_iter()", "async for piece in s.text_async_iter()")
     try:
-        variable = find_blocking(stream, name)
+        variable = reader.find_blocking(name)
     except UnknownVariableError:
-        if stream.feed is None:
+        if reader.stream.feed is None:
             raise
         yield ""  # as in the reference: the program ended and never set it
         return
@@ -97,23 +98,24 @@ def _of_variable(stream: Stream, name: str, sample: int) -> Iterator[str]:
 
 
 async def iterate_async(
-    stream: Stream, name: str | None, sample: int, *, cancel_on_close: bool
+    reader: Reader, name: str | None, sample: int, *, cancel_on_close: bool
 ) -> AsyncIterator[tuple[str, Any]]:
     """Awaited iteration over (piece, meta_info so far)."""
     finished = False
-    pieces = _whole_async(stream) if name is None else _of_variable_async(stream, name, sample)
+    pieces = _whole_async(reader) if name is None else _of_variable_async(reader, name, sample)
     try:
         async for piece in pieces:
             yield piece
         finished = True
     finally:
         if not finished and cancel_on_close:
-            stream.cancel(Failure.cancelled(_CLOSED_EARLY))
+            reader.stream.cancel(Failure.cancelled(_CLOSED_EARLY))
 
 
-async def _whole_async(stream: Stream) -> AsyncIterator[tuple[str, Any]]:
+async def _whole_async(reader: Reader) -> AsyncIterator[tuple[str, Any]]:
+    stream = reader.stream
     if stream.feed is None:
-        yield await ask(stream, lambda asked: asked.transcript.text()).wait_async(), None
+        yield await reader.ask_async(_text), None
     else:
         stream.kick()
         async for piece in stream.feed.read_async():
@@ -121,12 +123,12 @@ async def _whole_async(stream: Stream) -> AsyncIterator[tuple[str, Any]]:
 
 
 async def _of_variable_async(
-    stream: Stream, name: str, sample: int
+    reader: Reader, name: str, sample: int
 ) -> AsyncIterator[tuple[str, Any]]:
     try:
-        variable = await find_async(stream, name)
+        variable = await reader.find_async(name)
     except UnknownVariableError:
-        if stream.feed is None:
+        if reader.stream.feed is None:
             raise
         yield "", {}
         return
@@ -138,3 +140,7 @@ async def _of_variable_async(
         return
     async for piece in feed.read_async():
         yield piece
+
+
+def _text(stream: Stream) -> str:
+    return stream.transcript.text()

@@ -46,6 +46,7 @@ class Program:
         self.key = key
         self.node = UsageNode()
         self.failure: Failure | None = None
+        self.ret_value: Any = None
         self.body_ended: Promise[None] = Promise()
         self.active: set[ActiveStream] = set()
         self._streams: weakref.WeakSet[ActiveStream] = weakref.WeakSet()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 
 from espalier.backends.base import Message
 from espalier.errors import UnsupportedError, UserInputError
-from espalier.lang import iterate, reading
+from espalier.lang import iterate
 from espalier.lang.failure import Failure
 from espalier.lang.group import GATHER, ProgramStateGroup
 from espalier.lang.ir import (
+    SglExpr,
     SglExprList,
     SglRoleBegin,
     SglRoleEnd,
@@ -22,11 +23,13 @@ from espalier.lang.ir import (
 )
 from espalier.lang.ops import AdoptOp, ForkOp
 from espalier.lang.promise import Promise
+from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
 from espalier.lang.submission import append
 from espalier.lang.variables import Variable
 from espalier.types import Usage
 
+Appendable = str | SglExpr | Sequence[object]
 MAX_FORKS = 65_536
 
 
@@ -35,13 +38,17 @@ class ProgramState:
 
     Appending returns at once; reading a variable waits for that variable only.
 
-    Attributes:
-        ret_value: what the program's body returned.
+    `is_outside` marks the handle that `run(stream=True)` returns while the body may still run.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, *, is_outside: bool = False) -> None:
         self.stream = stream
-        self.ret_value: Any = None
+        self.reader = Reader(stream, is_outside)
+
+    @property
+    def ret_value(self) -> Any:
+        """What the program's body returned; None before that."""
+        return self.stream.program.ret_value
 
     def __iadd__(self, other: object) -> ProgramState:
         append(self.stream, other)
@@ -50,7 +57,7 @@ class ProgramState:
     # Variables.
 
     def __getitem__(self, name: str) -> Any:
-        return reading.get_blocking(self.stream, name)
+        return self.reader.get_blocking(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.set_var(name, value)
@@ -61,11 +68,11 @@ class ProgramState:
 
     def get_var(self, name: str, timeout: float | None = None) -> Any:
         """A variable's value; waits for it, at most `timeout` seconds (then TimeoutError)."""
-        return reading.get_blocking(self.stream, name, timeout)
+        return self.reader.get_blocking(name, timeout)
 
     async def aget(self, name: str) -> Any:
         """A variable's value, for async programs."""
-        return await reading.get_async(self.stream, name)
+        return await self.reader.get_async(name)
 
     def set_var(self, name: str, value: Any) -> None:
         """Sets a variable at once, whatever is queued; nothing is appended."""
@@ -75,55 +82,55 @@ class ProgramState:
 
     def get_meta_info(self, name: str) -> Any:
         """The meta_info of the call that set a variable (a list for n > 1), or None."""
-        reading.get_blocking(self.stream, name)
-        return reading.find_blocking(self.stream, name).meta
+        self.reader.get_blocking(name)
+        return self.reader.find_blocking(name).meta
 
     async def aget_meta_info(self, name: str) -> Any:
         """`get_meta_info` for async programs."""
-        await reading.get_async(self.stream, name)
-        return (await reading.find_async(self.stream, name)).meta
+        await self.reader.get_async(name)
+        return (await self.reader.find_async(name)).meta
 
     # The text.
 
     def text(self) -> str:
         """The whole text, once everything appended is there."""
-        return reading.ask_blocking(self.stream, "text", "atext", _text)
+        return self.reader.ask_blocking("text", "atext", _text)
 
     async def atext(self) -> str:
         """`text` for async programs."""
-        return await reading.ask(self.stream, _text).wait_async()
+        return await self.reader.ask_async(_text)
 
     def messages(self) -> list[Message]:
         """The messages whose roles are closed, in OpenAI's form."""
-        return reading.ask_blocking(self.stream, "messages", "amessages", _messages)
+        return self.reader.ask_blocking("messages", "amessages", _messages)
 
     async def amessages(self) -> list[Message]:
         """`messages` for async programs."""
-        return await reading.ask(self.stream, _messages).wait_async()
+        return await self.reader.ask_async(_messages)
 
     def sync(self) -> None:
         """Waits for everything appended; raises what went wrong."""
-        reading.ask_blocking(self.stream, "sync", "afinish", _nothing)
+        self.reader.ask_blocking("sync", "afinish", _nothing)
 
     async def afinish(self) -> None:
         """`sync` for async programs."""
-        await reading.ask(self.stream, _nothing).wait_async()
+        await self.reader.ask_async(_nothing)
 
     def error(self) -> BaseException | None:
         """Waits for everything appended; what went wrong, or None. Does not raise it."""
-        return reading.ask_blocking(self.stream, "error", "aerror", _nothing, Failure.raised)
+        return self.reader.ask_blocking("error", "aerror", _nothing, Failure.raised)
 
     async def aerror(self) -> BaseException | None:
         """`error` for async programs."""
-        return await reading.ask(self.stream, _nothing, Failure.raised).wait_async()
+        return await self.reader.ask_async(_nothing, Failure.raised)
 
     def usage(self) -> Usage:
         """What the calls of this state and of its forks cost, once this state's have ended."""
-        return reading.ask_blocking(self.stream, "usage", "ausage", _usage, self._failed_usage)
+        return self.reader.ask_blocking("usage", "ausage", _usage, self._failed_usage)
 
     async def ausage(self) -> Usage:
         """`usage` for async programs."""
-        return await reading.ask(self.stream, _usage, self._failed_usage).wait_async()
+        return await self.reader.ask_async(_usage, self._failed_usage)
 
     def _failed_usage(self, failure: Failure) -> Usage:
         return self.stream.node.total()
@@ -144,19 +151,37 @@ class ProgramState:
 
     # Roles and scopes.
 
-    def system(self, expr: object = None) -> RoleScope | SglExprList:
+    @overload
+    def system(self, expr: None = None) -> RoleScope: ...
+
+    @overload
+    def system(self, expr: Appendable) -> SglExprList: ...
+
+    def system(self, expr: Appendable | None = None) -> RoleScope | SglExprList:
         """Appends a system message; without an expression, a `with` block that holds it."""
         return self._role("system", expr)
 
-    def user(self, expr: object = None) -> RoleScope | SglExprList:
+    @overload
+    def user(self, expr: None = None) -> RoleScope: ...
+
+    @overload
+    def user(self, expr: Appendable) -> SglExprList: ...
+
+    def user(self, expr: Appendable | None = None) -> RoleScope | SglExprList:
         """Appends a user message; without an expression, a `with` block that holds it."""
         return self._role("user", expr)
 
-    def assistant(self, expr: object = None) -> RoleScope | SglExprList:
+    @overload
+    def assistant(self, expr: None = None) -> RoleScope: ...
+
+    @overload
+    def assistant(self, expr: Appendable) -> SglExprList: ...
+
+    def assistant(self, expr: Appendable | None = None) -> RoleScope | SglExprList:
         """Appends an assistant message; without an expression, a `with` block that holds it."""
         return self._role("assistant", expr)
 
-    def _role(self, role: str, expr: object) -> RoleScope | SglExprList:
+    def _role(self, role: str, expr: Appendable | None) -> RoleScope | SglExprList:
         if expr is None:
             return RoleScope(self.stream, role)
         message = SglExprList((SglRoleBegin(role), *parts_of(as_expr(expr)), SglRoleEnd(role)))
@@ -230,7 +255,7 @@ class ProgramState:
         early cancels what the state and its forks have submitted.
         """
         iterate.check_arguments(var_name, sample, return_meta_data=False)
-        return iterate.iterate(self.stream, var_name, sample, cancel_on_close=cancel_on_close)
+        return iterate.iterate(self.reader, var_name, sample, cancel_on_close=cancel_on_close)
 
     def text_async_iter(
         self,
@@ -243,7 +268,7 @@ class ProgramState:
         """`text_iter` for async code; with `return_meta_data`, pairs (piece, meta_info so far)."""
         iterate.check_arguments(var_name, sample, return_meta_data)
         pieces = iterate.iterate_async(
-            self.stream, var_name, sample, cancel_on_close=cancel_on_close
+            self.reader, var_name, sample, cancel_on_close=cancel_on_close
         )
         return pieces if return_meta_data else _texts(pieces)
 

@@ -77,6 +77,7 @@ class Stream(ActiveStream):
         "_ops",
         "_prefix",
         "_scheduled",
+        "_shared",
         "_task",
         "_waiting",
         "children",
@@ -115,7 +116,8 @@ class Stream(ActiveStream):
             self.variables = Variables(parent.variables.snapshot())
             self.open_role = parent.open_role
             self.outer_scopes = parent.outer_scopes.union(scope.variable for scope in parent.scopes)
-        self._prefix: SharedPrefix | None = None
+        self._prefix: SharedPrefix | None = None  # to wait for before the next call
+        self._shared: tuple[int, SharedPrefix] | None = None  # of the last fork, and its segments
         self._ops: deque[Op] = deque()
         self._lock = threading.Lock()
         self._scheduled = self._waiting = False
@@ -240,11 +242,14 @@ class Stream(ActiveStream):
     def snapshot(self, size: int) -> Snapshot:
         """What forks start from; `size` > 1 has their common prompt computed once, in time."""
         num_segments = len(self.transcript.segments)
-        if size > 1 and num_segments > self.num_cached_segments:
-            prompt = self.transcript.prompt()
-            self._prefix = SharedPrefix(self.program, self.node, prompt, self._prefix)
-            self.num_cached_segments = num_segments
-        return Snapshot(self.transcript.copy(), self._prefix, self.num_cached_segments)
+        prefix, num_cached = self._prefix, self.num_cached_segments
+        if size > 1 and num_segments > num_cached:
+            if self._shared is None or self._shared[0] != num_segments:
+                prompt = self.transcript.prompt()
+                shared = SharedPrefix(self.program, self.node, prompt, self._prefix)
+                self._shared = (num_segments, shared)
+            num_cached, prefix = self._shared
+        return Snapshot(self.transcript.copy(), prefix, num_cached)
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Starts from a fork point."""
