@@ -275,6 +275,12 @@ def test_infinite_bias_makes_a_token_certain() -> None:
         assert token(result).logprob < 0  # of the raw logits
 
 
+def test_tiny_penalty_leaves_excluded_tokens_excluded() -> None:
+    logits = np.asarray([[-np.inf, -1.0]], np.float32)
+    [result] = Sampler(2).sample(logits, [row(repetition_penalty=1e-300, output_ids=[0])])
+    assert token(result).token_id == 1
+
+
 def test_penalties_lower_tokens_that_were_there() -> None:
     logits = np.asarray([[1.0, 0.95, 0.9, -1.0]], np.float32)
     sampler = Sampler(4)
