@@ -24,7 +24,6 @@ from espalier.errors import ChatTemplateError, PromptError, UserInputError
 from espalier.exec.executor import ExecutorOptions
 from espalier.exec.factory import make_executor
 from espalier.exec.memory import available_bytes
-from espalier.exec.plan import Geometry
 from espalier.loaders.model import LoadedModel, load_model
 from espalier.loaders.resolve import resolve_model
 from espalier.tokenizer.chat_template import ChatTemplate
@@ -322,7 +321,7 @@ def _make_core(model: LoadedModel, settings: EngineSettings) -> EngineCore:
     geometry = model.plan.geometry
     num_slots = settings.max_total_tokens
     if num_slots is None:
-        num_slots = default_num_slots(geometry, settings, available_bytes())
+        num_slots = default_num_slots(model, settings, available_bytes())
     context_length = settings.context_length
     if context_length is None:
         context_length = min(geometry.max_context, num_slots)
@@ -349,11 +348,12 @@ def _make_core(model: LoadedModel, settings: EngineSettings) -> EngineCore:
     return EngineCore(executor, model.tokenizer, Sampler(geometry.vocab_size), options)
 
 
-def default_num_slots(geometry: Geometry, settings: EngineSettings, free_bytes: int | None) -> int:
+def default_num_slots(model: LoadedModel, settings: EngineSettings, free_bytes: int | None) -> int:
     """Slots of the KV pool where none are given; see EngineSettings.max_total_tokens."""
     is_f32 = settings.kv_dtype == "f32" or (
         settings.kv_dtype == "auto" and settings.weights == "f32"
     )
+    geometry = model.plan.geometry
     slot_bytes = geometry.num_layers * 2 * geometry.num_kv_heads * geometry.head_dim
     slot_bytes *= 4 if is_f32 else 2
     if free_bytes is None:
