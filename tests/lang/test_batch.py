@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -217,4 +218,7 @@ def test_threads_go_back_to_the_budget() -> None:
     free = workers._budget._free
     double.run_batch(items(20), backend=backend(), num_threads=10)
     list(double.run_batch(items(20), backend=backend(), num_threads=10, generator_style=True))
+    deadline = time.monotonic() + 5
+    while workers._budget._free != free and time.monotonic() < deadline:
+        time.sleep(0.001)
     assert workers._budget._free == free
