@@ -61,10 +61,13 @@ static void rms_norm(const float* x, const float* weight, float* out, int64_t n,
   map_rows(x, weight, out, n, [=](Vec v, Vec w) { return mul(mul(v, factor), w); });
 }
 
-// x / (1 + e^-x)
+// x / (1 + e^t), and 0 where e^t is beyond the range of floats.
+ESPALIER_INLINE Vec gated(Vec x, Vec t) {
+  return select_less(splat(87.3f), t, zero(), div(x, add(splat(1.0f), exp(t))));
+}
+
 static void silu_gate(const float* gate, const float* up, float* out, int64_t n) {
-  map_rows(gate, up, out, n,
-           [](Vec x, Vec u) { return mul(div(x, add(splat(1.0f), exp(sub(zero(), x)))), u); });
+  map_rows(gate, up, out, n, [](Vec x, Vec u) { return mul(gated(x, sub(zero(), x)), u); });
 }
 
 // GELU in its tanh form, which is x / (1 + e^-2y) with y = sqrt(2 / pi) (x + 0.044715 x^3).
@@ -72,7 +75,7 @@ static void gelu_gate(const float* gate, const float* up, float* out, int64_t n)
   constexpr float kMinusTwoRoot = -1.59576912f;
   map_rows(gate, up, out, n, [](Vec x, Vec u) {
     const Vec cubic = fma(mul(mul(x, x), x), splat(0.044715f), x);
-    return mul(div(x, add(splat(1.0f), exp(mul(cubic, splat(kMinusTwoRoot))))), u);
+    return mul(gated(x, mul(cubic, splat(kMinusTwoRoot))), u);
   });
 }
 

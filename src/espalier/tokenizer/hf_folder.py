@@ -26,14 +26,20 @@ _SPACE_DECODERS = frozenset({"Replace", "ByteFallback", "Fuse", "Strip", "Metasp
 
 
 class LibraryEncoder:
-    """Encodes text with a tokenizers-library tokenizer that leaves control tokens alone."""
+    """Encodes text with a tokenizers-library tokenizer, as if control tokens were plain text.
 
-    def __init__(self, library: tokenizers.Tokenizer) -> None:
+    `without_space` is the same tokenizer, but for the space that it puts before a text.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer, without_space: tokenizers.Tokenizer) -> None:
         self._library = library
+        self._without_space = without_space
+        library.encode_special_tokens = without_space.encode_special_tokens = True
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a text that holds no control tokens."""
-        ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
+    def encode(self, text: str, *, adds_space: bool) -> list[int]:
+        """Token ids of a text."""
+        library = self._library if adds_space else self._without_space
+        ids: list[int] = library.encode(text, add_special_tokens=False).ids
         return ids
 
 
@@ -57,11 +63,11 @@ def tokenizer_from_folder(path: Path) -> Tokenizer:
     original = _library(path, source)
     names = {role: _role_text(role, config, special_map) for role in ("bos", "eos", "pad", "unk")}
     added = _added_tokens(path, source, original, names.values())
-    prefix, doubles = _take_space_prefix(source)
     source["added_tokens"] = added
     source["post_processor"] = source["truncation"] = source["padding"] = None
     library = _library(path, source)
-    library.encode_special_tokens = True
+    prefix = _take_space_prefix(source)
+    without_space = library if prefix is SpacePrefix.NEVER else _library(path, source)
     ids = {
         role: None if name is None else library.token_to_id(name) for role, name in names.items()
     }
@@ -79,9 +85,8 @@ def tokenizer_from_folder(path: Path) -> Tokenizer:
         unk_id=ids["unk"],
         add_bos=_adds_bos(config, original, bos_id),
         space_prefix=prefix,
-        doubles_space=doubles,
     )
-    return Tokenizer(vocabulary, LibraryEncoder(library), _special_tokens(added))
+    return Tokenizer(vocabulary, LibraryEncoder(library, without_space), _special_tokens(added))
 
 
 def chat_template_from_folder(path: Path) -> str | None:
@@ -173,25 +178,25 @@ def _added_tokens(
     return added
 
 
-def _take_space_prefix(source: dict[str, Any]) -> tuple[SpacePrefix, bool]:
-    """Takes the added space out of tokenizer.json; returns where it went and if it doubles."""
-    found = (SpacePrefix.NEVER, True)
+def _take_space_prefix(source: dict[str, Any]) -> SpacePrefix:
+    """Takes the added space out of tokenizer.json; returns where it was put."""
+    found = SpacePrefix.NEVER
     for step in _steps(source.get("normalizer"), "normalizers"):
         if step["type"] == "Prepend" and step.get("prepend") == SPACE:
             step.clear()
             step.update(type="Sequence", normalizers=[])
-            found = (SpacePrefix.PER_FRAGMENT, True)
+            found = SpacePrefix.PER_FRAGMENT
     for step in _steps(source.get("pre_tokenizer"), "pretokenizers"):
         if step["type"] == "Metaspace":
-            always = "always" if step.pop("add_prefix_space", True) else "never"
-            scheme = step.get("prepend_scheme", always)
+            older = "always" if step.pop("add_prefix_space", True) else "never"
+            scheme = step.get("prepend_scheme", older)
             step["prepend_scheme"] = "never"
             if scheme != "never":
-                where = SpacePrefix.AT_START if scheme == "first" else SpacePrefix.PER_FRAGMENT
-                found = (where, False)
+                is_first = scheme == "first"
+                found = SpacePrefix.AT_START if is_first else SpacePrefix.PER_FRAGMENT
         elif step["type"] == "ByteLevel" and step.get("add_prefix_space"):
             step["add_prefix_space"] = False
-            found = (SpacePrefix.PER_FRAGMENT, False)
+            found = SpacePrefix.PER_FRAGMENT
     return found
 
 
