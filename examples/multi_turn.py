@@ -11,7 +11,7 @@ QUESTIONS = [
     "What is the capital of France?",
     "And of Japan?",
     "And of Egypt?",
-    "Which of these cities lies in Africa?",
+    "Which language do people speak there?",
 ]
 
 

@@ -105,8 +105,7 @@ def answer(s: ep.ProgramState, question: str) -> str | None:
 
 
 def main() -> None:
-    for question in QUESTIONS:
-        state = answer(question)
+    for state in answer.run_batch([{"question": question} for question in QUESTIONS]):
         print(state.text().removeprefix(EXAMPLES).rstrip())
         print(f"=> {state.ret_value or 'no answer'}\n")
 

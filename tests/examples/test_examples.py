@@ -120,7 +120,7 @@ def test_react_agent_gives_up_after_its_last_step(example: LoadExample) -> None:
         ("6 * 8", "48"),
         (" (2+3)*4 ", "20"),
         ("7 / 2", "3.5"),
-        ("-3 + 1", "-2"),
+        ("3 - 5", "-2"),
         ("1 / 0", "not a calculation"),
         ("2 ** 99", "not a calculation"),
         ("__import__('os')", "not a calculation"),
@@ -142,15 +142,15 @@ def test_tree_of_thought_forks_twice_and_votes(
 
     def answer(call: ScriptedCall) -> str:
         if call.kind == "score":
-            return "2" if "poet" in call.text else "5"
-        return " sailed away" if call.text.endswith("Then") else " waited"
+            return call.choices[0 if "poet" in call.text else 2]
+        return " sailed away" if "One day" in call.text.splitlines()[-1] else " waited"
 
     backend = ScriptedBackend(answer)
     set_default_backend(backend)
     stories = module.storyteller.run(seed=1).ret_value
-    assert stories[:2] == ["Once there was a fox who waited. Then sailed away."] * 2
+    assert stories[:2] == ["Once there was a fox who waited. One day she sailed away."] * 2
     assert len(stories) == 6
     module.main()
     out = capsys.readouterr().out
     assert out.endswith(f"Chosen: {stories[4]}\n")
-    assert "a poet votes for 2\n" in out
+    assert "a poet votes for 1\n" in out

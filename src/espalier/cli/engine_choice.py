@@ -23,7 +23,9 @@ class EngineChoice:
         metavar="NAME|PATH",
         show_default="ESPALIER_MODEL, else smollm2",
     )
-    weights: str | None = option("Format that weights are held in.", metavar="FORMAT")
+    weights: str | None = option(
+        "Form that weights are held in: int8 (the default) or f32.", metavar="FORM"
+    )
     num_threads: int | None = option(
         "Threads that compute.", flag="--threads", min=1, metavar="N", show_default="every core"
     )
