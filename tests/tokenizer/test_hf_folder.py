@@ -199,6 +199,21 @@ def test_small_files_say_which_tokens_begin_and_end(
     assert 9 in tokenizer_from_folder(folder).eos_ids
 
 
+def test_ids_that_only_the_model_has_are_unused_tokens(
+    libraries: dict[str, Tokenizer], tmp_path: Path
+) -> None:
+    library = libraries["byte level"]
+    size = library.get_vocab_size()
+    larger: list[dict[str, Any]] = [{"vocab_size": size + 9}]
+    for config in (*larger, {"text_config": larger[0]}):
+        tokenizer = tokenizer_from_folder(save(tmp_path, library, config=config))
+        assert tokenizer.vocab_size == size + 9
+        assert tokenizer.decode([size + 8, *tokenizer.encode("a", add_bos=False)]) == "a"
+    smaller: list[dict[str, Any]] = [{"vocab_size": 3}, {"vocab_size": "x"}]
+    for config in smaller:
+        assert tokenizer_from_folder(save(tmp_path, library, config=config)).vocab_size == size
+
+
 def test_markers_are_control_tokens_whatever_the_file_says(
     training: list[str], tmp_path: Path
 ) -> None:
