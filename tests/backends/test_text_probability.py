@@ -31,13 +31,13 @@ def computed(context: tuple[int, ...], data: bytes) -> float:
 )
 def test_it_is_the_sum_over_every_way_to_cut_the_text(text: str, context: list[int]) -> None:
     naive = toy_text_probability(context, text.encode())
-    assert computed(tuple(context), text.encode()) == pytest.approx(math.log(naive), abs=1e-6)
+    assert computed(tuple(context), text.encode()) == pytest.approx(math.log(naive), abs=2e-5)
 
 
 def test_first_bytes_exclude_each_other_and_are_all_that_can_come() -> None:
     total = sum(math.exp(computed((3,), bytes([byte]))) for byte in b"abcd! \n")
     controls = sum(math.exp(toy_logprob((3,), token)) for token in range(len(CONTROLS)))
-    assert total == pytest.approx(1.0 - controls, abs=1e-6)
+    assert total == pytest.approx(1.0 - controls, abs=2e-5)
 
 
 def test_text_without_tokens_is_impossible_and_no_text_is_certain() -> None:

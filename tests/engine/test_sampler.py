@@ -161,7 +161,7 @@ def test_sample_equals_twin_on_a_whole_vocabulary(vocab_size: int) -> None:
         {"top_k": 5000},
         {"min_p": 0.1},
     ):
-        for seed in range(3):
+        for seed in range(2):
             rows = [row(seed, 5, top_logprobs_num=7, **values)]
             same(native.sample(logits, rows)[0], naive.sample(logits, rows)[0])
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import weakref
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -17,6 +19,7 @@ from espalier.backends.base import (
     ScoreCall,
     derive_seed,
 )
+from espalier.backends.direct import MAX_IN_FLIGHT
 from espalier.backends.prompt_ids import Ids, PromptEncoder
 from espalier.backends.scoring import (
     MIN_SHARED_GAIN,
@@ -79,6 +82,9 @@ class LocalBackend:
         self._template = template
         self._index: TokenIndex | None = None
         self._numbers = itertools.count()
+        self._slots_of_loop: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, asyncio.Semaphore
+        ] = weakref.WeakKeyDictionary()
 
     @property
     def model_name(self) -> str:
@@ -101,7 +107,7 @@ class LocalBackend:
         text_of = self.tokenizer.token_text if call.logprobs.return_text_in_logprobs else None
         outputs = await together(
             [
-                self.engine.generate(request)
+                self._run(request)
                 if on_delta is None
                 else self._stream(request, index, on_delta, text_of)
                 for index, request in enumerate(requests)
@@ -131,17 +137,30 @@ class LocalBackend:
             for index in range(sampling.n)
         ]
 
+    async def _run(self, request: EngineRequest) -> RequestOutput:
+        async with self._slots():
+            return await self.engine.generate(request)
+
+    def _slots(self) -> asyncio.Semaphore:
+        """Keeps calls with many samples or choices from filling the engine's queue."""
+        loop = asyncio.get_running_loop()
+        slots = self._slots_of_loop.get(loop)
+        if slots is None:
+            slots = self._slots_of_loop[loop] = asyncio.Semaphore(MAX_IN_FLIGHT)
+        return slots
+
     async def _stream(
         self, request: EngineRequest, index: int, on_delta: OnDelta, text_of: TokenText | None
     ) -> RequestOutput:
         num_sent = 0
-        async for output in self.engine.stream(request):
-            if output.finish_reason is not None:
-                return output
-            if len(output.text) > num_sent:
-                on_delta(index, output.text[num_sent:], meta_info(output, text_of))
-                num_sent = len(output.text)
-        raise AssertionError("a stream without an end")
+        last: RequestOutput | None = None
+        async with self._slots():
+            async for last in self.engine.stream(request):
+                if last.finish_reason is None and len(last.text) > num_sent:
+                    on_delta(index, last.text[num_sent:], meta_info(last, text_of))
+                    num_sent = len(last.text)
+        assert last is not None, "a stream without an end"
+        return last
 
     def _sample(self, output: RequestOutput, text_of: TokenText | None) -> Sample:
         ids = output.text_token_ids
@@ -200,13 +219,13 @@ class LocalBackend:
         return tuple(tuple(row) for row in rows)
 
     async def _prefill(self, ids: Ids) -> RequestOutput:
-        return await self.engine.generate(EngineRequest(self.new_id(), ids, _PREFILL))
+        return await self._run(EngineRequest(self.new_id(), ids, _PREFILL))
 
     async def _score(self, ids: Ids, start: int) -> list[TokenLogprob]:
         request = EngineRequest(
             self.new_id(), ids, _PREFILL, return_logprob=True, logprob_start_len=start
         )
-        output = await self.engine.generate(request)
+        output = await self._run(request)
         assert output.input_logprobs is not None
         return output.input_logprobs.tokens
 
@@ -219,7 +238,7 @@ class LocalBackend:
             return_logprob=True,
             token_ids_logprob=tuple(wanted),
         )
-        output = await self.engine.generate(request)
+        output = await self._run(request)
         assert output.output_logprobs is not None
         entries = output.output_logprobs.chosen_ids[0]
         return [entry.logprob for entry in entries if entry.logprob is not None]

@@ -21,7 +21,7 @@ NextLogprobs = Callable[[tuple[int, ...], Sequence[int]], Awaitable[Sequence[flo
 
 MAX_CONTEXTS = 256
 # What is not looked at adds less than this share of the sum.
-RELATIVE_TOLERANCE = 1e-7
+RELATIVE_TOLERANCE = 1e-5
 
 
 async def log_probability_of_text(
