@@ -39,7 +39,8 @@ def reporting(engine: LazyEngine, report_path: Path | None) -> Iterator[Clock]:
                 sys.stdout.flush()
                 wall_s = log.wall_s if clock.wall_s is None else clock.wall_s
                 report = make_report(log.programs, log.usage, wall_s, log.models)
-                print_report(report, engine.load_s)
+                if log.programs or engine.failure is None:
+                    print_report(report, engine.load_s)
                 if report_path is not None:
                     write_report(report, report_path)
     finally:
