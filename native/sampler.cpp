@@ -110,6 +110,7 @@ void TokenSampler::apply_penalties(const SampleRow& row) {
   const auto repeat = [&](int32_t id) {
     if (row.repetition_penalty == 1.0f) return;
     float& value = adjusted_[id];
+    if (value == -kInfinity) return;  // a penalty as small as 0 would make it NaN
     value = capped(value > 0 ? value / row.repetition_penalty : value * row.repetition_penalty);
   };
   for (const int32_t id : row.output_ids) {

@@ -75,12 +75,16 @@ inline double sum_of_lanes(double* lanes) {
   return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-inline double sum_of_block(const float* x) {
-  double lanes[kLanes];
+inline void add_block(const float* x, double* lanes) {
   for (size_t j = 0; j < kLanes; ++j) {
-    lanes[j] = (static_cast<double>(x[j]) + static_cast<double>(x[j + kLanes])) +
-               (static_cast<double>(x[j + 2 * kLanes]) + static_cast<double>(x[j + 3 * kLanes]));
+    lanes[j] += (static_cast<double>(x[j]) + static_cast<double>(x[j + kLanes])) +
+                (static_cast<double>(x[j + 2 * kLanes]) + static_cast<double>(x[j + 3 * kLanes]));
   }
+}
+
+inline double sum_of_block(const float* x) {
+  double lanes[kLanes] = {};
+  add_block(x, lanes);
   return sum_of_lanes(lanes);
 }
 
@@ -111,43 +115,43 @@ bool block_maxima(const float* x, size_t n, float* maxima) {
   return any == 0;
 }
 
+// Three passes: in one, each block's sum would wait for its weights to be stored and loaded again.
 void weights(const float* x, size_t n, float largest, float inv_temperature, float* w, double* sums,
              float* maxima) {
-  float block[kSamplerBlock];
-  size_t i = 0;
-  for (; i + kSamplerBlock <= n; i += kSamplerBlock) {
-    weights_of_block(x + i, largest, inv_temperature, block);
-    for (size_t j = 0; j < kSamplerBlock; ++j) w[i + j] = block[j];
-    sums[i / kSamplerBlock] = sum_of_block(block);
-    maxima[i / kSamplerBlock] = max_of_block(block);
+  const size_t whole = n / kSamplerBlock * kSamplerBlock;
+  for (size_t i = 0; i < whole; i += kSamplerBlock) {
+    weights_of_block(x + i, largest, inv_temperature, w + i);
   }
-  if (i < n) {
+  for (size_t i = 0; i < whole; i += kSamplerBlock) sums[i / kSamplerBlock] = sum_of_block(w + i);
+  for (size_t i = 0; i < whole; i += kSamplerBlock) maxima[i / kSamplerBlock] = max_of_block(w + i);
+  if (whole < n) {
     float rest[kSamplerBlock];
-    fill_block(x + i, n - i, largest, rest);
+    float block[kSamplerBlock];
+    fill_block(x + whole, n - whole, largest, rest);
     weights_of_block(rest, largest, inv_temperature, rest);
-    fill_block(rest, n - i, 0.0f, block);
-    for (size_t j = 0; i + j < n; ++j) w[i + j] = block[j];
-    sums[i / kSamplerBlock] = sum_of_block(block);
-    maxima[i / kSamplerBlock] = max_of_block(block);
+    fill_block(rest, n - whole, 0.0f, block);
+    for (size_t j = 0; whole + j < n; ++j) w[whole + j] = block[j];
+    sums[whole / kSamplerBlock] = sum_of_block(block);
+    maxima[whole / kSamplerBlock] = max_of_block(block);
   }
 }
 
 double exp_sum(const float* x, size_t n, float largest) {
-  double sum = 0.0;
+  double lanes[kLanes] = {};
   float block[kSamplerBlock];
   size_t i = 0;
   for (; i + kSamplerBlock <= n; i += kSamplerBlock) {
     exps_of_block(x + i, largest, block);
-    sum += sum_of_block(block);
+    add_block(block, lanes);
   }
   if (i < n) {
     float rest[kSamplerBlock];
     fill_block(x + i, n - i, largest, rest);
     exps_of_block(rest, largest, rest);
     fill_block(rest, n - i, 0.0f, block);
-    sum += sum_of_block(block);
+    add_block(block, lanes);
   }
-  return sum;
+  return sum_of_lanes(lanes);
 }
 
 constexpr SamplerKernels kKernels = {block_maxima, weights, exp_sum};

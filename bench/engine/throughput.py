@@ -20,14 +20,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-from espalier.engine.engine import EngineCore
-from espalier.exec.factory import make_executor
-from espalier.loaders.model import LoadedModel, load_model
 
+from espalier.engine.engine import EngineCore
 from espalier.engine.options import EngineOptions
 from espalier.engine.request import EngineRequest, RequestFailure
 from espalier.engine.sampler import Sampler
 from espalier.exec.executor import ExecutorOptions
+from espalier.exec.factory import make_executor
+from espalier.loaders.model import LoadedModel, load_model
 from espalier.loaders.resolve import resolve_model
 from espalier.types import SamplingParams
 
@@ -177,7 +177,7 @@ def main() -> None:
         print(json.dumps(result))
         return
     for key in ("prefill_tok_s", "decode_tok_s"):
-        for setting, rate in result[key].items():  # type: ignore[attr-defined]
+        for setting, rate in result[key].items():
             print(f"{key.split('_')[0]:8} {setting:>5} {rate:>10.1f} tokens/s")
     print(result["cpu"], result["commit"], file=sys.stderr)
 

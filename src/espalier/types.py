@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from espalier.errors import SamplingError, UnsupportedError
@@ -69,7 +69,9 @@ class FinishReason:
 
     def as_wire(self) -> dict[str, Any]:
         """The reference's form, without the fields that are not set."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        values = {"type": self.type, "matched": self.matched, "length": self.length}
+        values["message"] = self.message
+        return {key: value for key, value in values.items() if value is not None}
 
 
 @dataclass(slots=True)

@@ -125,7 +125,7 @@ def test_closing_a_stream_early_ends_the_request(engine: AsyncEngine) -> None:
         stream = engine.stream(request("r", [1], max_new_tokens=400, ignore_eos=True))
         async for _ in stream:
             break
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         while engine.stats().totals.requests_cancelled == 0:
             await asyncio.sleep(0.001)
 
@@ -198,7 +198,8 @@ def test_shutdown_fails_pending_requests_and_leaves_no_thread(core: EngineCore) 
         ]
         await asyncio.to_thread(gate.entered.wait, 10)
         closing = asyncio.create_task(asyncio.to_thread(engine.shutdown))
-        await asyncio.sleep(0.01)
+        while not engine._thread._is_closing:
+            await asyncio.sleep(0.001)
         gate.opened.set()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         await closing
@@ -213,6 +214,22 @@ def test_shutdown_fails_pending_requests_and_leaves_no_thread(core: EngineCore) 
     with pytest.raises(EngineClosedError):
         engine.flush_cache()
     engine.shutdown()
+
+
+def test_shutdown_fails_requests_that_the_thread_has_not_seen_yet(core: EngineCore) -> None:
+    gate = Gate(core)
+    engine = AsyncEngine(core)
+    outputs: list[RequestOutput | EspalierError] = []
+    engine.submit(request("seen", [1]), outputs.append)
+    assert gate.entered.wait(10)
+    engine.submit(request("unseen", [2]), outputs.append)
+    closing = threading.Thread(target=engine.shutdown)
+    closing.start()
+    while not engine._thread._is_closing:
+        threading.Event().wait(0.001)
+    gate.opened.set()
+    closing.join()
+    assert [type(output) for output in outputs] == [EngineClosedError] * 2
 
 
 def test_a_forgotten_engine_ends_its_thread() -> None:

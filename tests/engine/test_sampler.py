@@ -161,7 +161,7 @@ def test_sample_equals_twin_on_a_whole_vocabulary(vocab_size: int) -> None:
         {"top_k": 5000},
         {"min_p": 0.1},
     ):
-        for seed in range(3):
+        for seed in range(2):
             rows = [row(seed, 5, top_logprobs_num=7, **values)]
             same(native.sample(logits, rows)[0], naive.sample(logits, rows)[0])
 
@@ -273,6 +273,12 @@ def test_infinite_bias_makes_a_token_certain() -> None:
         )
         assert token(result).token_id == 17
         assert token(result).logprob < 0  # of the raw logits
+
+
+def test_tiny_penalty_leaves_excluded_tokens_excluded() -> None:
+    logits = np.asarray([[-np.inf, -1.0]], np.float32)
+    [result] = Sampler(2).sample(logits, [row(repetition_penalty=1e-300, output_ids=[0])])
+    assert token(result).token_id == 1
 
 
 def test_penalties_lower_tokens_that_were_there() -> None:

@@ -238,6 +238,35 @@ def test_a_full_queue_refuses_and_says_how_many_wait() -> None:
     assert len(run_to_end(core)) == 5
 
 
+@pytest.mark.parametrize("chunk_tokens", [3, 64])
+@pytest.mark.parametrize("seed", range(4))
+def test_requests_that_do_not_grow_are_never_retracted(chunk_tokens: int, seed: int) -> None:
+    """Admission promises slots only once, also those of cached tokens that it locks."""
+    core = make_core(100, chunk_tokens=chunk_tokens)
+    rng = random.Random(seed)
+    for number in range(60):
+        prompt = [rng.randrange(3) for _ in range(rng.randint(10, 40))]
+        core.add_request(request(f"r{number}", prompt, max_new_tokens=rng.randint(0, 1)))
+        if rng.random() < 0.3:
+            core.step()
+            core.check_invariants()
+    assert len(run_to_end(core)) > 0
+    totals = core.stats().totals
+    assert (totals.requests_finished, totals.retractions) == (60, 0)
+
+
+def test_cached_tokens_that_admission_locks_are_not_promised_to_others() -> None:
+    core = make_core(20, schedule_policy="fcfs")
+    prefix = list(range(10))
+    core.add_request(request("warm", prefix, max_new_tokens=0))
+    run_to_end(core)
+    core.add_request(request("first", [15] * 8, max_new_tokens=0))
+    core.add_request(request("second", [*prefix, 11, 12, 13, 14, 15], max_new_tokens=0))
+    events = run_to_end(core)
+    # Side by side they would need 8 + 5 slots, and the pool has 10 beside the prefix.
+    assert output(events, "second").retractions == output(events, "first").retractions == 0
+
+
 def test_a_step_never_has_more_rows_than_the_options_say() -> None:
     core = make_core(512, chunk_tokens=16, max_running_requests=4)
     rng = random.Random(1)

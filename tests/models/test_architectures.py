@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from espalier.errors import ModelFileError, UnsupportedError
+from espalier.errors import EspalierError, ModelFileError, UnsupportedError
 from espalier.exec.plan import Attention, LmHead, Plan
 from espalier.models.architectures import plan_from_gguf, plan_from_hf
 
@@ -171,7 +174,7 @@ def test_folder_that_is_not_supported_raises(changes: dict[str, Any], message: s
     [
         ({"general.architecture": "mamba"}, "architecture 'mamba'; supported are gemma3, llama, q"),
         ({"general.architecture": None}, "has no general.architecture"),
-        ({"general.type": "adapter"}, "holds a adapter, not a model"),
+        ({"general.type": "adapter"}, "of the type 'adapter'; only whole models"),
         ({"llama.block_count": None}, "has no llama.block_count"),
         ({"llama.expert_count": 8}, "not supported: llama.expert_count = 8"),
         ({"llama.attention.clamp_kqv": 3.0}, "not supported: llama.attention.clamp_kqv = 3.0"),
@@ -218,3 +221,52 @@ def test_frequency_factors_beside_scaling_raise() -> None:
     metadata = {**GGUF, "llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 2.0}
     with pytest.raises(UnsupportedError, match="one of them is supported"):
         plan_from_gguf(NAME, metadata, gguf_shapes(), [1.0, 1.0])
+
+
+ODD_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(st.integers(0, 3), max_size=3),
+    st.dictionaries(st.sampled_from(["rope_type", "factor", "full_attention"]), st.integers(0, 3)),
+)
+HF_KEYS = [
+    *HF,
+    *("num_key_value_heads", "head_dim", "rope_theta", "rope_scaling", "rope_parameters"),
+    *("sliding_window", "layer_types", "use_sliding_window", "max_window_layers", "hidden_act"),
+    *("tie_word_embeddings", "attention_bias", "mlp_bias", "sliding_window_pattern"),
+    *("query_pre_attn_scalar", "final_logit_softcapping", "quantization_config", "auto_map"),
+]
+GGUF_KEYS = [
+    *GGUF,
+    *("llama.attention.key_length", "llama.rope.dimension_count", "llama.rope.freq_base"),
+    *("llama.rope.scaling.type", "llama.rope.scaling.factor", "llama.attention.sliding_window"),
+]
+
+
+def outcome(make: Callable[[], Plan]) -> Plan | EspalierError:
+    """A Plan, or the error that says why not; any other exception fails the test."""
+    try:
+        return make()
+    except EspalierError as error:
+        return error
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    family=st.sampled_from(["llama", "mistral", "qwen2", "qwen3", "gemma3_text"]),
+    changes=st.dictionaries(st.sampled_from(HF_KEYS), ODD_VALUES, max_size=4),
+)
+def test_odd_folder_gives_a_plan_or_a_clear_error(family: str, changes: dict[str, Any]) -> None:
+    config = {**HF, "model_type": family, **changes}
+    result = outcome(lambda: plan_from_hf(NAME, config, hf_shapes()))
+    assert isinstance(result, Plan) or NAME in str(result)
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes=st.dictionaries(st.sampled_from(GGUF_KEYS), ODD_VALUES, max_size=4))
+def test_odd_gguf_file_gives_a_plan_or_a_clear_error(changes: dict[str, Any]) -> None:
+    result = outcome(lambda: plan_from_gguf(NAME, {**GGUF, **changes}, gguf_shapes()))
+    assert isinstance(result, Plan) or NAME in str(result)

@@ -20,8 +20,8 @@ import pytest
 
 from espalier import _native
 from espalier.exec.executor import ExecutorOptions, Float32Array, StepBatch, WeightSource
+from espalier.exec.factory import make_executor
 from espalier.exec.plan import Attention, Plan, Rope
-from espalier.exec.reference import ReferenceExecutor
 from espalier.loaders.gguf import GgufFile
 from espalier.loaders.hf_folder import HfFolder
 from espalier.models.architectures import plan_from_gguf, plan_from_hf
@@ -168,12 +168,14 @@ def add_metadata(writer: gguf.GGUFWriter, config: dict[str, Any], hf_plan: Plan)
         writer.add_sliding_window(config["sliding_window"])
 
 
-def logits(plan: Plan, weights: WeightSource, token_ids: list[int]) -> Float32Array:
+def logits(
+    plan: Plan, weights: WeightSource, token_ids: list[int], executor: str = "reference"
+) -> Float32Array:
     rows = np.arange(len(token_ids), dtype=np.int32)
     ends = np.array([0, len(token_ids)], dtype=np.int32)
     batch = StepBatch(np.array(token_ids, dtype=np.int32), rows, ends, rows, ends, rows)
-    executor = ReferenceExecutor(plan, weights, ExecutorOptions(num_slots=len(token_ids)))
-    return executor.run(batch)
+    options = ExecutorOptions(num_slots=len(token_ids), weights="f32")
+    return np.array(make_executor(executor, plan, weights, options).run(batch))
 
 
 def folder_plan(case: str, path: Path) -> tuple[HfFolder, Plan]:
@@ -181,15 +183,17 @@ def folder_plan(case: str, path: Path) -> tuple[HfFolder, Plan]:
     return folder, plan_from_hf(case, folder.config, folder.tensor_shapes)
 
 
+@pytest.mark.parametrize("executor", ["reference", "native"])
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_logits_of_a_folder_equal_transformers(case: str, tmp_path: Path) -> None:
+def test_logits_of_a_folder_equal_transformers(case: str, executor: str, tmp_path: Path) -> None:
     folder, plan = folder_plan(case, tmp_path / "model")
-    got = logits(plan, folder, CASES[case]["prompt"])
+    got = logits(plan, folder, CASES[case]["prompt"], executor)
     np.testing.assert_allclose(got, LOGITS[case], atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.parametrize("executor", ["reference", "native"])
 @pytest.mark.parametrize("case", sorted(set(CASES) - WITHOUT_GGUF))
-def test_logits_of_a_gguf_file_equal_transformers(case: str, tmp_path: Path) -> None:
+def test_logits_of_a_gguf_file_equal_transformers(case: str, executor: str, tmp_path: Path) -> None:
     _, hf_plan = folder_plan(case, tmp_path / "model")
     config = CASES[case]["config"]
     file = GgufFile(write_gguf(tmp_path / "model.gguf", config, hf_plan))
@@ -199,7 +203,7 @@ def test_logits_of_a_gguf_file_equal_transformers(case: str, tmp_path: Path) -> 
         factors = _native.unpack("F32", raw.data, raw.shape[0]).tolist()
     plan = plan_from_gguf(case, file.metadata, file.tensor_shapes, factors)
     assert plan.geometry == hf_plan.geometry
-    got = logits(plan, file, CASES[case]["prompt"])
+    got = logits(plan, file, CASES[case]["prompt"], executor)
     np.testing.assert_allclose(got, LOGITS[case], atol=TOLERANCE, rtol=0)
 
 

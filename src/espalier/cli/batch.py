@@ -115,8 +115,9 @@ def _run(program: SglFunction, plan: BatchPlan, rows: list[BatchRow], writer: Ro
         failed += 1
         writer.put(index, {"error": _described(error)})
 
+    arguments = [given for index in good if (given := rows[index].arguments) is not None]
     states = program.run_batch(
-        [rows[index].arguments for index in good],  # type: ignore[misc]
+        arguments,
         num_threads="auto" if plan.concurrency is None else plan.concurrency,
         progress_bar=sys.stderr.isatty(),
         generator_style=True,

@@ -32,10 +32,10 @@ app.command("chat")(chat)
 
 def print_version() -> None:
     """Prints the version of Espalier and of Python."""
-    from importlib.metadata import version as installed_version
+    import espalier
 
     python = ".".join(map(str, sys.version_info[:3]))
-    print(f"espalier {installed_version('espalier-lm')} (Python {python})")
+    print(f"espalier {espalier.__version__} (Python {python})")
 
 
 def _version_option(wanted: bool) -> None:

@@ -86,7 +86,8 @@ def adjusted_logits(logits: FloatArray, row: SampleRow) -> FloatArray:
         penalty = f32(sampling.repetition_penalty)
         for token_id in {*counts, *(int(token_id) for token_id in row.prompt_ids)}:
             value = adjusted[token_id]
-            adjusted[token_id] = _capped(value / penalty if value > 0 else value * penalty)
+            if value > -np.inf:  # a penalty as small as 0 would make it NaN
+                adjusted[token_id] = _capped(value / penalty if value > 0 else value * penalty)
     for token_id, count in counts.items():
         adjusted[token_id] -= f32(sampling.frequency_penalty) * f32(count)
         adjusted[token_id] -= f32(sampling.presence_penalty)

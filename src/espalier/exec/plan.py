@@ -156,7 +156,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class GatedActivation:
-    """out = activation(gate) * up."""
+    """out = activation(gate) * up. `out` may be either."""
 
     gate: str
     up: str

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -188,7 +188,7 @@ def run_batch(job: BatchJob) -> list[ProgramState]:
     return results(job, outcomes)
 
 
-def iterate_batch(job: BatchJob) -> Iterator[ProgramState]:
+def iterate_batch(job: BatchJob) -> Generator[ProgramState, None, None]:
     """The states in order as they are ready; closing the iterator cancels the rest.
 
     With on_error "raise", raises BatchError when the turn of an item comes that failed.

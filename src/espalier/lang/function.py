@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Literal, overload
 
 from espalier.errors import UserInputError
 from espalier.lang import interpreter
-from espalier.lang.batch import BatchJob, arun_batch, iterate_batch, run_batch
+from espalier.lang.batch import BatchJob, OnResult, arun_batch, iterate_batch, run_batch
 from espalier.lang.options import RESERVED_NAMES, split_options
 from espalier.lang.state import ProgramState
 
+Items = Sequence[Mapping[str, Any] | Sequence[Any]]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -112,17 +113,27 @@ class SglFunction:
         """
         return await interpreter.run_async(self._launch(args, kwargs))
 
+    @overload
+    def run_batch(
+        self, batch_kwargs: Items, *, generator_style: Literal[False] = False, **options: Any
+    ) -> list[ProgramState]: ...
+
+    @overload
+    def run_batch(
+        self, batch_kwargs: Items, *, generator_style: Literal[True], **options: Any
+    ) -> Generator[ProgramState, None, None]: ...
+
     def run_batch(
         self,
-        batch_kwargs: Sequence[Mapping[str, Any] | Sequence[Any]],
+        batch_kwargs: Items,
         *,
         num_threads: int | str = "auto",
         progress_bar: bool = False,
         generator_style: bool = False,
         on_error: str = "raise",
-        on_result: Callable[[int, ProgramState], None] | None = None,
+        on_result: OnResult | None = None,
         **options: Any,
-    ) -> list[ProgramState] | Iterator[ProgramState]:
+    ) -> list[ProgramState] | Generator[ProgramState, None, None]:
         """Runs the program on each item: a dict of arguments, or a list of them in order.
 
         Returns finished states in the order of the items, as a list or (`generator_style`) as an
@@ -137,12 +148,12 @@ class SglFunction:
 
     async def arun_batch(
         self,
-        batch_kwargs: Sequence[Mapping[str, Any] | Sequence[Any]],
+        batch_kwargs: Items,
         *,
         num_threads: int | str = "auto",
         progress_bar: bool = False,
         on_error: str = "raise",
-        on_result: Callable[[int, ProgramState], None] | None = None,
+        on_result: OnResult | None = None,
         **options: Any,
     ) -> list[ProgramState]:
         """`run_batch` for async code; of async programs `num_threads` bounds the tasks."""
@@ -154,11 +165,11 @@ class SglFunction:
 
     def _job(
         self,
-        batch: Sequence[Mapping[str, Any] | Sequence[Any]],
+        batch: Items,
         options: Mapping[str, Any],
         num_threads: int | str,
         on_error: str,
-        on_result: Callable[[int, ProgramState], None] | None,
+        on_result: OnResult | None,
         *,
         progress_bar: bool,
     ) -> BatchJob:

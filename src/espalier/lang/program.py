@@ -131,7 +131,10 @@ class Program:
     def when_idle(self) -> Promise[None]:
         """Done once no stream of the program is at work."""
         promise: Promise[None] = Promise()
-        loop.call_soon(self._await_idle, promise)
+        if loop.on_loop_thread():
+            self._await_idle(promise)
+        else:
+            loop.call_soon(self._await_idle, promise)
         return promise
 
     def _await_idle(self, promise: Promise[None]) -> None:

@@ -14,6 +14,7 @@ from espalier.lang.promise import Promise
 
 T = TypeVar("T")
 MAX_THREADS = 1024  # of all crews of the process
+IDLE_S = 0.2
 THREAD_NAME = "espalier-program"
 
 
@@ -49,13 +50,16 @@ def in_worker() -> bool:
 
 
 class Crew:
-    """Runs functions on at most `size` threads; a thread ends when nothing waits for it."""
+    """Runs functions on at most `size` threads, which start when they are needed.
+
+    A thread ends when the crew is closed or when nothing has come for `IDLE_S` seconds.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = _budget.borrow(size)
         self._jobs: deque[Callable[[], None]] = deque()
-        self._num_running = 0
-        self._lock = threading.Lock()
+        self._num_running = self._num_idle = 0
+        self._changed = threading.Condition()
         self._closed = False
 
     def run(self, function: Callable[[], T]) -> Promise[T]:
@@ -69,36 +73,46 @@ class Crew:
             except BaseException as error:
                 promise.fail(lambda error=error: error)  # type: ignore[misc]
 
-        with self._lock:
+        with self._changed:
             assert not self._closed, "a closed crew was given work"
             self._jobs.append(job)
-            start = self._num_running < self.size
+            start = self._num_idle < len(self._jobs) and self._num_running < self.size
             self._num_running += start
+            if not start:
+                self._changed.notify()
         if start:
             threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
         return promise
 
     def is_full(self) -> bool:
         """True where a function would have to wait for a thread."""
-        with self._lock:
-            return self._num_running >= self.size
+        with self._changed:
+            return not self._num_idle and self._num_running >= self.size
 
     def _work(self) -> None:
         _in_worker.yes = True
-        while True:
-            with self._lock:
-                if not self._jobs:
-                    self._num_running -= 1
-                    self._return_threads()
-                    return
-                job = self._jobs.popleft()
+        while (job := self._next_job()) is not None:
             job()
             del job  # the last reference to a program's state must not wait for the next job
 
+    def _next_job(self) -> Callable[[], None] | None:
+        with self._changed:
+            self._num_idle += 1
+            while not self._jobs and not self._closed:
+                if not self._changed.wait(IDLE_S):
+                    break
+            self._num_idle -= 1
+            if self._jobs:
+                return self._jobs.popleft()
+            self._num_running -= 1
+            self._return_threads()
+            return None
+
     def close(self) -> None:
         """Takes no more work; the threads go back to the budget when they end."""
-        with self._lock:
+        with self._changed:
             self._closed = True
+            self._changed.notify_all()
             self._return_threads()
 
     def _return_threads(self) -> None:

@@ -95,8 +95,9 @@ class ByteLevelEncoder:
         self._library = Tokenizer(model)
         self._library.pre_tokenizer = pre_tokenizer(WORD_PATTERNS[pre])
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a text."""
+    def encode(self, text: str, *, adds_space: bool = False) -> list[int]:
+        """Token ids of a text; this scheme adds no space."""
+        assert not adds_space
         ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
         return ids
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import jinja2
-
 from espalier.errors import ChatTemplateError
 from espalier.tokenizer.family_templates import FAMILY_TEMPLATES, FamilyTemplate
 from espalier.tokenizer.template_sandbox import TemplateSandbox
@@ -51,13 +49,7 @@ class ChatTemplate:
         self._tokenizer = tokenizer
         # One moment for all renderings: a date in a template must not change between turns.
         self._sandbox = TemplateSandbox(datetime.now())
-        try:
-            self._template = self._sandbox.from_string(source)
-        except (jinja2.TemplateError, RecursionError) as error:
-            raise ChatTemplateError(
-                f"the chat template is not a valid jinja2 template ({error}). "
-                "Give another template."
-            ) from error
+        self._template = self._sandbox.compiled(source)
         self._variables = _variables(tokenizer)
         self._knows_prompt = "add_generation_prompt" in source
         self._blocks: OrderedDict[tuple[str, ...], _Block] = OrderedDict()
@@ -89,9 +81,14 @@ class ChatTemplate:
         Raises ChatTemplateError where the template takes no assistant message after a user's.
         """
         if self._stop is None:
-            closing = self._block(("user", "assistant")).closing.strip()
+            before: tuple[str, ...] = ("user",)
+            try:
+                self._block(before)
+            except ChatTemplateError:
+                before = ("system", "user")
+            closing = self._block((*before, "assistant")).closing.strip()
             if not closing:  # then the beginning of the next turn is the end of this one
-                closing = self._block(("user", "assistant", "user")).opening.strip()
+                closing = self._block((*before, "assistant", "user")).opening.strip()
             self._stop = self._stop_strings(closing)
         return self._stop
 

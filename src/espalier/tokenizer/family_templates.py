@@ -90,13 +90,14 @@ _MISTRAL = (
 {%- endif %}
 {{- message.content + '[/INST]' }}
 {%- else %}
-{{- ' ' + message.content + eos_token }}
+{{- message.content + eos_token }}
 {%- endif %}
 {%- endfor %}
 """
 )
 
-_MISTRAL_1 = _MISTRAL.replace("'[/INST]'", "' [/INST]'").replace("' ' + message", "message")
+# Before the markers were tokens of their own, a space came before the second.
+_MISTRAL_1 = _MISTRAL.replace("'[/INST]'", "' [/INST]'")
 
 
 @dataclass(frozen=True, slots=True)

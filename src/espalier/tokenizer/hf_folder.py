@@ -15,6 +15,12 @@ import tokenizers
 
 from espalier.errors import ModelFileError, UnsupportedError
 from espalier.tokenizer import byte_level
+from espalier.tokenizer.hf_json import (
+    decoding,
+    json_file,
+    take_space_prefix,
+    tokenizer_json,
+)
 from espalier.tokenizer.marker_names import END_NAMES, HTML_NAMES, TURN_NAMES
 from espalier.tokenizer.sentencepiece import SPACE
 from espalier.tokenizer.special_tokens import SpecialToken
@@ -22,18 +28,24 @@ from espalier.tokenizer.tokenizer import Tokenizer
 from espalier.tokenizer.vocabulary import SpacePrefix, TokenKind, Vocabulary
 
 _MODELS = ("BPE", "Unigram")
-_SPACE_DECODERS = frozenset({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"})
+_MAX_VOCAB_SIZE = 1 << 24
 
 
 class LibraryEncoder:
-    """Encodes text with a tokenizers-library tokenizer that leaves control tokens alone."""
+    """Encodes text with a tokenizers-library tokenizer, as if control tokens were plain text.
 
-    def __init__(self, library: tokenizers.Tokenizer) -> None:
+    `without_space` is the same tokenizer, but for the space that it puts before a text.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer, without_space: tokenizers.Tokenizer) -> None:
         self._library = library
+        self._without_space = without_space
+        library.encode_special_tokens = without_space.encode_special_tokens = True
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a text that holds no control tokens."""
-        ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
+    def encode(self, text: str, *, adds_space: bool) -> list[int]:
+        """Token ids of a text."""
+        library = self._library if adds_space else self._without_space
+        ids: list[int] = library.encode(text, add_special_tokens=False).ids
         return ids
 
 
@@ -43,10 +55,11 @@ def tokenizer_from_folder(path: Path) -> Tokenizer:
     Raises ModelFileError where tokenizer.json is missing or damaged, UnsupportedError for a
     kind of tokenizer that has no byte-level or SentencePiece decoding.
     """
-    source = _tokenizer_json(path)
-    config = _json_file(path / "tokenizer_config.json")
-    special_map = _json_file(path / "special_tokens_map.json")
-    generation = {**_json_file(path / "config.json"), **_json_file(path / "generation_config.json")}
+    source = tokenizer_json(path)
+    config = json_file(path / "tokenizer_config.json")
+    special_map = json_file(path / "special_tokens_map.json")
+    model_config = json_file(path / "config.json")
+    generation = {**model_config, **json_file(path / "generation_config.json")}
     model = source.get("model")
     kind = model.get("type", "BPE") if isinstance(model, dict) else None
     if kind not in _MODELS:
@@ -57,17 +70,19 @@ def tokenizer_from_folder(path: Path) -> Tokenizer:
     original = _library(path, source)
     names = {role: _role_text(role, config, special_map) for role in ("bos", "eos", "pad", "unk")}
     added = _added_tokens(path, source, original, names.values())
-    prefix, doubles = _take_space_prefix(source)
     source["added_tokens"] = added
     source["post_processor"] = source["truncation"] = source["padding"] = None
     library = _library(path, source)
-    library.encode_special_tokens = True
+    prefix = take_space_prefix(source)
+    without_space = library if prefix is SpacePrefix.NEVER else _library(path, source)
     ids = {
         role: None if name is None else library.token_to_id(name) for role, name in names.items()
     }
     eos_ids = _eos_ids(ids["eos"], generation, added)
     bos_id = ids["bos"] if ids["bos"] is not None else _first_id(generation.get("bos_token_id"))
-    texts, kinds, pieces = _tokens(path, source, library, added, ids["unk"])
+    size = max(library.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+    size = max(size, _model_vocab_size(model_config))
+    texts, kinds, pieces = _tokens(library, added, ids["unk"], size, decoding(path, source))
     vocabulary = Vocabulary(
         texts=texts,
         kinds=kinds,
@@ -79,9 +94,8 @@ def tokenizer_from_folder(path: Path) -> Tokenizer:
         unk_id=ids["unk"],
         add_bos=_adds_bos(config, original, bos_id),
         space_prefix=prefix,
-        doubles_space=doubles,
     )
-    return Tokenizer(vocabulary, LibraryEncoder(library), _special_tokens(added))
+    return Tokenizer(vocabulary, LibraryEncoder(library, without_space), _special_tokens(added))
 
 
 def chat_template_from_folder(path: Path) -> str | None:
@@ -94,43 +108,13 @@ def chat_template_from_folder(path: Path) -> str | None:
     if own_file.is_file():
         return own_file.read_text(encoding="utf-8")
     for name in ("tokenizer_config.json", "chat_template.json"):
-        template = _json_file(path / name).get("chat_template")
+        template = json_file(path / name).get("chat_template")
         if isinstance(template, list):
             named = {entry.get("name"): entry.get("template") for entry in template}
             template = named.get("default")
         if isinstance(template, str):
             return template
     return None
-
-
-def _tokenizer_json(path: Path) -> dict[str, Any]:
-    file = path / "tokenizer.json"
-    if not file.is_file():
-        if any((path / name).is_file() for name in ("tokenizer.model", "spiece.model")):
-            raise UnsupportedError(
-                f"{path} has a SentencePiece model but no tokenizer.json, which is needed. "
-                "Convert it once: AutoTokenizer.from_pretrained(folder).save_pretrained(folder) "
-                "of the transformers package writes one."
-            )
-        raise ModelFileError(
-            f"{path} has no tokenizer.json. Download the model's whole folder, tokenizer included."
-        )
-    return _json_file(file)
-
-
-def _json_file(file: Path) -> dict[str, Any]:
-    """An object from a JSON file; {} where there is no such file."""
-    if not file.is_file():
-        return {}
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelFileError(f"{file} is not JSON ({error}). Download it again.") from None
-    if not isinstance(value, dict):
-        raise ModelFileError(
-            f"{file} holds a {type(value).__name__}; a JSON object is needed. Download it again."
-        )
-    return value
 
 
 def _library(path: Path, source: Mapping[str, Any]) -> tokenizers.Tokenizer:
@@ -173,37 +157,6 @@ def _added_tokens(
     return added
 
 
-def _take_space_prefix(source: dict[str, Any]) -> tuple[SpacePrefix, bool]:
-    """Takes the added space out of tokenizer.json; returns where it went and if it doubles."""
-    found = (SpacePrefix.NEVER, True)
-    for step in _steps(source.get("normalizer"), "normalizers"):
-        if step["type"] == "Prepend" and step.get("prepend") == SPACE:
-            step.clear()
-            step.update(type="Sequence", normalizers=[])
-            found = (SpacePrefix.PER_FRAGMENT, True)
-    for step in _steps(source.get("pre_tokenizer"), "pretokenizers"):
-        if step["type"] == "Metaspace":
-            always = "always" if step.pop("add_prefix_space", True) else "never"
-            scheme = step.get("prepend_scheme", always)
-            step["prepend_scheme"] = "never"
-            if scheme != "never":
-                where = SpacePrefix.AT_START if scheme == "first" else SpacePrefix.PER_FRAGMENT
-                found = (where, False)
-        elif step["type"] == "ByteLevel" and step.get("add_prefix_space"):
-            step["add_prefix_space"] = False
-            found = (SpacePrefix.PER_FRAGMENT, False)
-    return found
-
-
-def _steps(part: Any, inner: str) -> list[dict[str, Any]]:
-    """The steps of a normalizer, pre-tokenizer or decoder, sequences opened."""
-    if not isinstance(part, dict):
-        return []
-    if part.get("type") != "Sequence":
-        return [part]
-    return [step for entry in part.get(inner, []) for step in _steps(entry, inner)]
-
-
 def _eos_ids(
     eos_id: int | None, generation: Mapping[str, Any], added: Iterable[Mapping[str, Any]]
 ) -> frozenset[int]:
@@ -229,17 +182,24 @@ def _adds_bos(
     return bos_id is not None and original.encode("").ids[:1] == [bos_id]
 
 
+def _model_vocab_size(config: Mapping[str, Any]) -> int:
+    """Rows of the model's output: often more than there are tokens."""
+    text_config = config.get("text_config")
+    nested = text_config.get("vocab_size") if isinstance(text_config, dict) else None
+    size = config.get("vocab_size", nested)
+    return size if isinstance(size, int) and 0 <= size <= _MAX_VOCAB_SIZE else 0
+
+
 def _tokens(
-    path: Path,
-    source: Mapping[str, Any],
     library: tokenizers.Tokenizer,
     added: Iterable[Mapping[str, Any]],
     unk_id: int | None,
+    size: int,
+    scheme: tuple[bool, bool],
 ) -> tuple[list[str], bytes, list[bytes]]:
     """Text, kind and bytes of each token; an id that no token has is an unused token."""
     by_text = library.get_vocab(with_added_tokens=True)
-    size = max(by_text.values(), default=-1) + 1
-    is_byte_level, has_byte_tokens = _decoding(path, source)
+    is_byte_level, has_byte_tokens = scheme
     texts = [f"[EMPTY_{index}]" for index in range(size)]
     kinds = bytearray([TokenKind.UNUSED]) * size
     pieces = [b""] * size
@@ -260,27 +220,6 @@ def _tokens(
     if unk_id is not None:
         kinds[unk_id] = TokenKind.UNKNOWN
     return texts, bytes(kinds), pieces
-
-
-def _decoding(path: Path, source: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Whether token texts are in the byte alphabet, and whether there are byte tokens."""
-    steps = _steps(source.get("decoder"), "decoders")
-    if not steps:
-        steps = [
-            step
-            for step in _steps(source.get("pre_tokenizer"), "pretokenizers")
-            if step["type"] in ("ByteLevel", "Metaspace")
-        ]
-    names = {step["type"] for step in steps}
-    if names == {"ByteLevel"}:
-        return True, False
-    if names and names <= _SPACE_DECODERS:
-        return False, "ByteFallback" in names
-    raise UnsupportedError(
-        f"{path / 'tokenizer.json'} decodes by {', '.join(sorted(names)) or 'nothing'}; supported "
-        "are ByteLevel, and SentencePiece's Replace, ByteFallback, Fuse, Strip and Metaspace. "
-        "Use another model."
-    )
 
 
 def _special_tokens(added: Iterable[Mapping[str, Any]]) -> list[SpecialToken]:

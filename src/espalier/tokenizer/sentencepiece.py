@@ -44,8 +44,9 @@ class SentencePieceEncoder:
         self._words = re.compile(_word_pattern(self._ids))
         self._cache: dict[str, list[int]] = {}
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, adds_space: bool = False) -> list[int]:
         """Token ids of a text; spaces and U+2581 are the same to this scheme."""
+        text = " " + text if adds_space else text
         ids: list[int] = []
         cache = self._cache
         for word in self._words.findall(text.replace(" ", SPACE)):

@@ -17,8 +17,11 @@ _CONTROL_KINDS = frozenset({TokenKind.CONTROL, TokenKind.UNKNOWN})
 class TextEncoder(Protocol):
     """Encodes text between special tokens. Safe to use from several threads."""
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a text that is not empty; never those of control tokens."""
+    def encode(self, text: str, *, adds_space: bool) -> list[int]:
+        """Token ids of a text that is not empty; never those of control tokens.
+
+        `adds_space`: the space that the scheme puts before a text is put before this one.
+        """
         ...
 
 
@@ -88,24 +91,18 @@ class Tokenizer:
 
     def _encode_fragments(self, text: str, allowed: list[Span], at_start: bool) -> list[int]:
         ids: list[int] = []
+        prefix = self.vocabulary.space_prefix
         fragments: list[Fragment] = self._special.split(text, allowed)
         for index, fragment in enumerate(fragments):
             if isinstance(fragment, int):
                 ids.append(fragment)
                 continue
-            part = text[slice(*fragment)]
-            if self._gets_space(part, index == 0, at_start):
-                part = " " + part
-            ids += self._encoder.encode(part)
+            adds_space = at_start if index == 0 else prefix is SpacePrefix.PER_FRAGMENT
+            ids += self._encoder.encode(
+                text[slice(*fragment)],
+                adds_space=adds_space and prefix is not SpacePrefix.NEVER,
+            )
         return ids
-
-    def _gets_space(self, part: str, is_first: bool, at_start: bool) -> bool:
-        prefix = self.vocabulary.space_prefix
-        if prefix is SpacePrefix.NEVER or (is_first and not at_start):
-            return False
-        if prefix is SpacePrefix.AT_START and not is_first:
-            return False
-        return self.vocabulary.doubles_space or not part.startswith(" ")
 
     def decode(
         self,

@@ -40,7 +40,6 @@ class Vocabulary:
         eos_ids: every token that ends a generation.
         add_bos: a text gets the BOS token in front unless the caller says otherwise.
         space_prefix: where encoding adds a space that decoding takes away again.
-        doubles_space: the added space is added also to text that begins with one.
     """
 
     texts: Sequence[str]
@@ -53,7 +52,6 @@ class Vocabulary:
     unk_id: int | None = None
     add_bos: bool = False
     space_prefix: SpacePrefix = SpacePrefix.NEVER
-    doubles_space: bool = True
 
     def __post_init__(self) -> None:
         size = len(self.texts)
