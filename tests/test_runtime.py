@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.tiny_folder import MAX_CONTEXT, write_tiny_folder
 
@@ -197,8 +198,14 @@ def test_settings_that_make_no_sense_raise(folder: Path, tmp_path: Path) -> None
         {"max_total_tokens": -1},
         {"num_threads": 0},
         {"random_seed": -1},
+        {"max_total_tokens": "100"},
+        {"max_total_tokens": 1 << 80},
+        {"context_length": "a"},
+        {"context_length": True},
+        {"chunked_prefill_size": 1.5},
+        {"num_threads": "2"},
     ):
-        with pytest.raises(UserInputError):
+        with pytest.raises(UserInputError, match=next(iter(settings))):
             Engine(folder, **settings)
     with pytest.raises(ModelNotFoundError):
         Engine(tmp_path / "missing.gguf")
@@ -309,3 +316,50 @@ def test_the_default_model_answers(smollm2_path: Path) -> None:
         assert "Paris" in states[0]["city"]
         assert "Rome" in states[1]["city"]
         assert engine.get_server_info()["stats"]["totals"]["cached_tokens"] > 0
+
+
+ODD_CALLS: list[dict[str, Any]] = [
+    {"return_logprob": "x"},
+    {"return_logprob": 1},
+    {"return_logprob": True, "logprob_start_len": 1.5},
+    {"return_logprob": True, "logprob_start_len": "a"},
+    {"return_logprob": True, "top_logprobs_num": True},
+    {"return_logprob": True, "top_logprobs_num": 2.5},
+    {"top_logprobs_num": 2},
+    {"return_text_in_logprobs": True},
+    {"sampling_params": 5},
+    {"sampling_params": {5: 1}},
+    {"sampling_params": {"logit_bias": [5]}},
+    {"sampling_params": {"temperature": 10**400}},
+    {"sampling_params": {"stop": {"a"}}},
+    {"prompt": ["Hello"], "sampling_params": [5]},
+    {"prompt": {"text": "Hello"}},
+    {"prompt": None, "input_ids": [1, 1 << 70]},
+    {"prompt": None, "input_ids": [[1], 2]},
+    {"prompt": None, "input_ids": {1}},
+]
+
+
+@pytest.mark.parametrize("call", ODD_CALLS, ids=str)
+def test_an_odd_call_is_refused_and_the_engine_goes_on(
+    engine: Engine, call: dict[str, Any]
+) -> None:
+    with pytest.raises(UserInputError):
+        engine.generate(**{"prompt": "Hello", **call})
+    assert len(engine.generate("Hello", GREEDY)["output_ids"]) == 6
+
+
+def test_numpy_values_are_as_good_as_pythons(engine: Engine) -> None:
+    ids = engine.tokenizer.encode("Hello")
+    params = {"temperature": np.float64(0.5), "max_new_tokens": np.int64(4), "sampling_seed": 3}
+    expected = engine.generate(input_ids=ids, sampling_params={**params, "temperature": 0.5})
+    array: Any = np.array(ids)
+    for given in (array, list(array), array.tolist()):
+        answer = engine.generate(input_ids=given, sampling_params=params)
+        assert answer["output_ids"] == expected["output_ids"]
+    many = engine.generate(input_ids=[array, array[:2]], sampling_params=params)
+    assert many[0]["output_ids"] == expected["output_ids"]
+    assert many[1]["meta_info"]["prompt_tokens"] == 2
+    logprobs = {"return_logprob": True, "top_logprobs_num": np.int64(2)}
+    answer = engine.generate(input_ids=ids, sampling_params=params, **logprobs)
+    assert len(answer["meta_info"]["output_top_logprobs"][0]) == 2

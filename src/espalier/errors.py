@@ -24,6 +24,14 @@ A message says what was given, what is allowed and what to do.
 
 from __future__ import annotations
 
+_SHOWN_LENGTH = 200
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: its repr, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
+
 
 class EspalierError(Exception):
     """Root of every error that Espalier raises on purpose."""

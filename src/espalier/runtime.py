@@ -29,7 +29,7 @@ from espalier.loaders.resolve import resolve_model
 from espalier.settings import default_model
 from espalier.tokenizer.chat_template import ChatTemplate
 from espalier.tokenizer.tokenizer import Tokenizer
-from espalier.types import TextSegment
+from espalier.types import TextSegment, whole_number
 
 Answer = dict[str, Any]
 MAX_DEFAULT_TOKENS = 65_536  # slots of the KV pool where none are given, and the least of them
@@ -39,7 +39,7 @@ _DEFAULT_MEMORY_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What an engine can be told; the keywords of `Engine`.
+    """What an engine can be told; the keywords of `Engine`. Raises UserInputError for a bad number.
 
     Attributes:
         weights: "int8", "f32", or "auto" (int8).
@@ -68,6 +68,14 @@ class EngineSettings:
     context_length: int | None = None
     random_seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name, low, high in _WHOLE_RANGES:
+            value = getattr(self, name)
+            if value is None and name in _OPTIONAL_NUMBERS:
+                continue
+            if not low <= whole_number(name, value, UserInputError) <= high:
+                raise UserInputError(f"{name} is {value}; {low} to {high} is allowed.")
+
 
 def engine_settings(what: str, given: Mapping[str, Any]) -> EngineSettings:
     """The settings given by keyword; raises TypeError for one that does not exist."""
@@ -79,6 +87,17 @@ def engine_settings(what: str, given: Mapping[str, Any]) -> EngineSettings:
             f"takes {', '.join(allowed)}."
         )
     return EngineSettings(**given)
+
+
+_WHOLE_RANGES = (
+    ("num_threads", 1, 1024),
+    ("max_total_tokens", 1, 2**31 - 2),
+    ("max_running_requests", 1, 2**20),
+    ("chunked_prefill_size", 1, 2**20),
+    ("context_length", 1, 2**31 - 2),
+    ("random_seed", 0, 2**63 - 1),
+)
+_OPTIONAL_NUMBERS = ("num_threads", "max_total_tokens", "context_length")
 
 
 class Engine:

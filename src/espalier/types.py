@@ -8,12 +8,41 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any
 
-from espalier.errors import SamplingError, UnsupportedError
+from espalier.errors import EspalierError, SamplingError, UnsupportedError, shown
 
 GREEDY_TEMPERATURE = 1e-6  # below it a temperature means greedy, as in the reference
 NO_TOP_K = -1
+MAX_STOP_CHARACTERS = 32_768  # of all stop strings of a request together
+
+
+def whole_number(name: str, value: Any, error: type[EspalierError] = SamplingError) -> int:
+    """An int of a whole number, numpy's too; a bool is none. Raises `error` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise error(f"{name} is {shown(value)}; a whole number is allowed.")
+    return int(value)
+
+
+def real_number(name: str, value: Any, error: type[EspalierError] = SamplingError) -> float:
+    """A float of a number, numpy's too; a bool is none. Raises `error` for anything else.
+
+    Infinities and NaN are left to the caller.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise error(f"{name} is {shown(value)}; a number is allowed.")
+    try:
+        return float(value)
+    except OverflowError:
+        raise error(f"{name} is {shown(value)}; a number up to 1e308 is allowed.") from None
+
+
+def flag(name: str, value: Any, error: type[EspalierError] = SamplingError) -> bool:
+    """The bool itself. Raises `error` for anything else, for "no" is true."""
+    if not isinstance(value, bool):
+        raise error(f"{name} is {shown(value)}; True or False is allowed.")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +137,16 @@ class Usage:
         return self.ttft_sum_s / self.ttft_count if self.ttft_count else None
 
 
-def _as_tuple(name: str, value: Any, kind: type) -> tuple[Any, ...]:
+def _as_tuple(name: str, value: Any, kind: type, what: str) -> tuple[Any, ...]:
     if value is None:
         return ()
     if isinstance(value, kind) and not isinstance(value, bool):
         return (value,)
+    if hasattr(value, "tolist"):  # an array
+        value = value.tolist()
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return tuple(value)
-    raise SamplingError(f"{name} is {value!r}; a {kind.__name__} or a list of them is allowed.")
+    raise SamplingError(f"{name} is {shown(value)}; {what} or a list of such is allowed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +177,19 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        set_field(self, "stop", _as_tuple("stop", self.stop, str))
-        set_field(self, "stop_token_ids", _as_tuple("stop_token_ids", self.stop_token_ids, int))
+        set_field(self, "stop", _as_tuple("stop", self.stop, str, "text"))
+        token_ids = _as_tuple("stop_token_ids", self.stop_token_ids, Integral, "a token id")
+        token_ids = tuple(whole_number("stop_token_ids", token_id) for token_id in token_ids)
+        set_field(self, "stop_token_ids", token_ids)
         set_field(self, "logit_bias", _as_bias(self.logit_bias))
         for name in ("max_new_tokens", "min_new_tokens", "n", "top_k"):
-            _check_whole(name, getattr(self, name))
+            set_field(self, name, whole_number(name, getattr(self, name)))
+        for name in ("ignore_eos", "skip_special_tokens", "no_stop_trim"):
+            flag(name, getattr(self, name))
         for name, low, high, open_low in _FLOAT_RANGES:
-            _check_float(name, getattr(self, name), low, high, open_low)
+            set_field(self, name, _in_range(name, getattr(self, name), low, high, open_low))
+        if self.sampling_seed is not None:
+            set_field(self, "sampling_seed", whole_number("sampling_seed", self.sampling_seed))
         self._check_bounds()
 
     def _check_bounds(self) -> None:
@@ -170,13 +207,15 @@ class SamplingParams:
         for stop in self.stop:
             if not isinstance(stop, str) or not stop:
                 raise SamplingError(
-                    f"stop holds {stop!r}; non-empty strings are allowed. "
+                    f"stop holds {shown(stop)}; non-empty strings are allowed. "
                     "Leave it out to stop at the end of the text only."
                 )
-        for token_id in self.stop_token_ids:
-            _check_whole("stop_token_ids", token_id)
-        if self.sampling_seed is not None:
-            _check_whole("sampling_seed", self.sampling_seed)
+        num_characters = sum(map(len, self.stop))
+        if num_characters > MAX_STOP_CHARACTERS:
+            raise SamplingError(
+                f"the {len(self.stop)} stop strings have {num_characters} characters; "
+                f"{MAX_STOP_CHARACTERS} together are allowed."
+            )
 
     @property
     def is_greedy(self) -> bool:
@@ -186,6 +225,8 @@ class SamplingParams:
     @classmethod
     def from_wire(cls, values: Mapping[str, Any] | None) -> SamplingParams:
         """Makes parameters from the reference's dict; an unknown key is an error."""
+        if values is not None and not isinstance(values, Mapping):
+            raise SamplingError(f"sampling_params is {shown(values)}; a dict is allowed.")
         values = {key: value for key, value in (values or {}).items() if value is not None}
         if values.pop("spaces_between_special_tokens", True) is not True:
             raise UnsupportedError(
@@ -193,7 +234,7 @@ class SamplingParams:
                 "are, without added spaces. Leave it out."
             )
         allowed = {entry.name for entry in fields(cls)}
-        unknown = sorted(set(values) - allowed)
+        unknown = sorted(str(name) for name in values if name not in allowed)
         if unknown:
             raise SamplingError(
                 f"unknown sampling parameter {', '.join(unknown)}; allowed are "
@@ -213,29 +254,29 @@ _FLOAT_RANGES = (
 )
 
 
-def _check_whole(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise SamplingError(f"{name} is {value!r}; a whole number is allowed.")
-
-
-def _check_float(name: str, value: Any, low: float, high: float, open_low: bool) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise SamplingError(f"{name} is {value!r}; a finite number is allowed.")
-    if value < low or value > high or (open_low and value == low):
-        bracket = "(" if open_low else "["
-        raise SamplingError(f"{name} is {value}; {bracket}{low}, {high}] is allowed.")
+def _in_range(name: str, value: Any, low: float, high: float, open_low: bool) -> float:
+    number = real_number(name, value)
+    if not math.isfinite(number):
+        raise SamplingError(f"{name} is {number}; a finite number is allowed.")
+    if number < low or number > high or (open_low and number == low):
+        allowed = f"more than {low}" if open_low else f"{low}"
+        allowed += " and more" if high == math.inf else f" to {high}"
+        raise SamplingError(f"{name} is {number}; {allowed} is allowed.")
+    return number
 
 
 def _as_bias(value: Any) -> dict[int, float]:
+    if not isinstance(value, Mapping):
+        raise SamplingError(
+            f"logit_bias is {shown(value)}; a dict of token ids with what is added to their logits "
+            "is allowed."
+        )
     bias: dict[int, float] = {}
-    for key, amount in dict(value or {}).items():
-        try:
-            token_id = int(key)
-        except (TypeError, ValueError):
-            raise SamplingError(
-                f"logit_bias has the key {key!r}; token ids (whole numbers) are allowed."
-            ) from None
-        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or math.isnan(amount):
-            raise SamplingError(f"logit_bias[{token_id}] is {amount!r}; a number is allowed.")
-        bias[token_id] = float(amount)
+    for key, amount in value.items():
+        is_json_key = isinstance(key, str) and key.isascii() and key.isdecimal()
+        token_id = int(key) if is_json_key else whole_number("a key of logit_bias", key)
+        number = real_number(f"logit_bias[{token_id}]", amount)
+        if math.isnan(number):
+            raise SamplingError(f"logit_bias[{token_id}] is {number}; a number is allowed.")
+        bias[token_id] = number
     return bias

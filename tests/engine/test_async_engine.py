@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -338,3 +341,28 @@ def test_two_engines_in_one_process_do_not_mix() -> None:
     first.shutdown()
     assert asyncio.run(second.generate(request("r", [5]))).finish_reason is not None
     second.shutdown()
+
+
+def in_fork(check: Callable[[], bool]) -> bool:
+    """What a check gives in a forked process; false too where it takes more than 10 seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+        child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        os._exit(0 if check() else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_in_a_forked_process_calls_raise_and_do_not_hang(engine: AsyncEngine) -> None:
+    def refuses() -> bool:
+        with pytest.raises(EngineClosedError, match="fork"):
+            engine.submit(request("r", [1, 2]), print)
+        with pytest.raises(EngineClosedError, match="fork"):
+            engine.flush_cache()
+        engine.shutdown()
+        return True
+
+    with engine._thread._wakes:  # as where the fork comes while the engine takes its commands
+        assert in_fork(refuses)
+    assert asyncio.run(engine.generate(request("r", [1, 2]))).finish_reason is not None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -236,6 +237,19 @@ def test_scoring_asks_no_more_logits_in_a_step_than_allowed() -> None:
 
 # --- failures -------------------------------------------------------------------------------------
 
+# Values that would end the engine's loop, or fail in native code, if they came so far.
+ODD_FIELDS: list[tuple[str, Any, type[Exception]]] = [
+    ("logprob_start_len", 0.5, SamplingError),
+    ("logprob_start_len", "0", SamplingError),
+    ("logprob_start_len", True, SamplingError),
+    ("top_logprobs_num", 1.5, SamplingError),
+    ("top_logprobs_num", None, SamplingError),
+    ("token_ids_logprob", (1.5,), SamplingError),
+    ("return_logprob", "yes", SamplingError),
+    ("return_logprob", 1, SamplingError),
+    ("seed", 1.5, SamplingError),
+    ("seed", "x", SamplingError),
+]
 BAD_REQUESTS = [
     (request("r", []), PromptError, "empty"),
     (request("r", [1, VOCAB_SIZE, 2]), PromptError, f"holds {VOCAB_SIZE} at position 1"),
@@ -256,6 +270,10 @@ BAD_REQUESTS = [
         EngineRequest("r", (1,), SamplingParams(max_new_tokens=1), token_ids_logprob=(44,)),
         SamplingError,
         "token 44",
+    ),
+    *(
+        (EngineRequest("r", (1,), SamplingParams(max_new_tokens=1), **{name: value}), error, name)
+        for name, value, error in ODD_FIELDS
     ),
     (
         EngineRequest("r", (1,), SamplingParams(max_new_tokens=1), dtype="complex"),

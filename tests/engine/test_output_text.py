@@ -214,3 +214,15 @@ def test_strings_to_cut_at_are_cut_off_where_stops_are_kept() -> None:
     words = output_text(pieces, (".\n",), stop=("END",), no_stop_trim=True)
     assert [words.push(token_id) for token_id in range(3)] == [None, None, "END"]
     assert words.text == "42. AndEND"
+
+
+def test_a_stop_before_min_new_tokens_is_text_and_a_later_one_ends() -> None:
+    text = output_text([b"ab", b"c"], stop=("b",), min_new_tokens=3)
+    assert [text.push(token_id) for token_id in (0, 1, 0)] == [None, None, "b"]
+    assert text.text == "abca"
+
+
+def test_a_stop_that_min_new_tokens_cuts_through_ends_where_it_is_complete() -> None:
+    text = output_text([b"a", b"b"], stop=("ab",), min_new_tokens=2)
+    assert [text.push(0), text.push(1)] == [None, "ab"]
+    assert text.text == ""

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 
 from espalier.backends.scripted import ScriptedBackend, ScriptedCall
-from espalier.errors import BackendError, EngineClosedError, EspalierError, GenerationError
+from espalier.errors import (
+    BackendError,
+    EngineClosedError,
+    EspalierError,
+    GenerationError,
+    UserInputError,
+)
 from espalier.lang.api import gen, select
 from espalier.lang.function import function
 from espalier.lang.state import ProgramState
@@ -164,3 +171,44 @@ def test_an_error_of_a_read_inside_the_body_leaves_run() -> None:
 
     with pytest.raises(GenerationError, match="gen 'x'"):
         reading.run(backend=fails_after("BAD"))
+
+
+@function
+def fails_before(s: ProgramState) -> None:
+    s += "a" + gen("first")
+    raise BoomError("before the second")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_name_that_the_body_did_not_come_to_raises_the_bodys_error(stream: bool) -> None:
+    if stream:
+        state = fails_before.run(backend=ScriptedBackend("ok"), stream=True)
+    else:
+        (state,) = fails_before.run_batch([{}], backend=ScriptedBackend("ok"), on_error="return")
+    assert isinstance(state.error(), BoomError)
+    for read in (lambda: state["second"], lambda: list(state.text_iter("second"))):
+        with pytest.raises(BoomError, match="before the second"):
+            read()
+
+
+@pytest.mark.parametrize("backend", [5, "smollm2", object(), ScriptedBackend])
+def test_a_backend_that_is_none_is_refused_with_what_is_allowed(backend: object) -> None:
+    with pytest.raises(UserInputError, match=r"backend is .*; an espalier.Engine"):
+        program.run(backend=backend)
+
+
+@pytest.mark.parametrize("options", [{"stream": "x"}, {"use_thread": 0}, {"ignore_eos": "no"}])
+def test_a_flag_of_run_is_true_or_false(options: dict[str, Any]) -> None:
+    with pytest.raises(UserInputError, match="True or False is allowed"):
+        program.run(backend=ScriptedBackend("ok"), **options)
+
+
+@pytest.mark.parametrize("dtype", [None, int])
+@pytest.mark.parametrize("stop", [5, {"a"}, b"a"])
+def test_a_wrong_stop_is_refused_whatever_is_added_to_it(stop: Any, dtype: type | None) -> None:
+    @function
+    def asks(s: ProgramState) -> None:
+        s += "a" + gen("x", stop=stop, dtype=dtype)
+
+    with pytest.raises(UserInputError, match="stop is"):
+        asks.run(backend=ScriptedBackend("1"))

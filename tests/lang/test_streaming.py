@@ -253,3 +253,11 @@ def test_a_backend_whose_stream_disagrees_with_its_result_is_refused() -> None:
     with pytest.raises(GenerationError, match="no prefix of the final") as caught:
         state.sync()
     assert isinstance(caught.value.__cause__, BackendError)
+
+
+def test_what_a_variable_lacks_is_refused_by_its_iterator() -> None:
+    for state in (streaming(), program.run(backend=ScriptedBackend(SCRIPT))):
+        with pytest.raises(UserInputError, match="var_name is 5"):
+            state.text_iter(5)  # type: ignore[arg-type]
+        with pytest.raises(UserInputError, match="sample 3 is none"):
+            list(state.text_iter("x", sample=3))

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from espalier.types import Prompt, SamplingParams, TokenLogprob, Usage
+from espalier.errors import SamplingError
+from espalier.types import Prompt, SamplingParams, TokenLogprob, Usage, flag, whole_number
 
 Message = dict[str, Any]  # {"role": str, "content": str}
 # (sample index, new text of whole characters, meta_info so far), in order, on the loop's thread
@@ -32,12 +33,31 @@ def derive_seed(seed: int, *parts: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogprobOptions:
-    """Which log-probabilities a call returns in its meta_info (reference section 3)."""
+    """Which log-probabilities a call returns in its meta_info (reference section 3).
+
+    Raises SamplingError for a value of the wrong kind, below its range, or without effect.
+    """
 
     return_logprob: bool = False
     logprob_start_len: int = -1  # -1: of the output only
     top_logprobs_num: int = 0
     return_text_in_logprobs: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("return_logprob", "return_text_in_logprobs"):
+            flag(name, getattr(self, name))
+        for name, low in (("logprob_start_len", -1), ("top_logprobs_num", 0)):
+            value = whole_number(name, getattr(self, name))
+            if value < low:
+                raise SamplingError(f"{name} is {value}; a whole number from {low} is allowed.")
+            object.__setattr__(self, name, value)
+        idle = [
+            name
+            for name in ("logprob_start_len", "top_logprobs_num", "return_text_in_logprobs")
+            if getattr(self, name) not in (-1, 0)  # 0 is False, and the reference's own default
+        ]
+        if idle and not self.return_logprob:
+            raise SamplingError(f"{', '.join(idle)} given without return_logprob=True; add it.")
 
 
 @dataclass(frozen=True, slots=True)

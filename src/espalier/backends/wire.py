@@ -8,7 +8,7 @@ from typing import Any
 
 from espalier.backends.base import LogprobOptions
 from espalier.engine.request import LogprobTable, RequestOutput
-from espalier.errors import PromptError, UserInputError
+from espalier.errors import PromptError, UserInputError, shown
 from espalier.types import SamplingParams, TokenLogprob
 
 TokenText = Callable[[int], str]
@@ -47,23 +47,27 @@ def _texts(prompt: Any) -> tuple[list[Any], bool]:
         return [prompt], False
     if isinstance(prompt, Sequence) and all(isinstance(text, str) for text in prompt):
         return list(prompt), True
-    raise PromptError(f"prompt is {prompt!r}; text or a list of texts is allowed.")
+    raise PromptError(f"prompt is {shown(prompt)}; text or a list of texts is allowed.")
 
 
 def _id_lists(input_ids: Any) -> tuple[list[Any], bool]:
     if hasattr(input_ids, "tolist"):  # an array
         input_ids = input_ids.tolist()
+    if isinstance(input_ids, (list, tuple)):
+        input_ids = [ids.tolist() if hasattr(ids, "tolist") else ids for ids in input_ids]
     if isinstance(input_ids, Sequence) and not isinstance(input_ids, (str, bytes)):
         if input_ids and all(isinstance(ids, Sequence) for ids in input_ids):
             return [_ids(ids) for ids in input_ids], True
         return [_ids(input_ids)], False
-    raise PromptError(f"input_ids is {input_ids!r}; a list of token ids, or of such, is allowed.")
+    raise PromptError(
+        f"input_ids is {shown(input_ids)}; a list of token ids, or of such, is allowed."
+    )
 
 
 def _ids(values: Sequence[Any]) -> tuple[int, ...]:
     for value in values:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise PromptError(f"input_ids holds {value!r}; token ids are allowed.")
+            raise PromptError(f"input_ids holds {shown(value)}; token ids are allowed.")
     return tuple(values)
 
 
@@ -73,8 +77,8 @@ def _params(given: Any, count: int) -> list[SamplingParams]:
     if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == count:
         return [SamplingParams.from_wire(one) for one in given]
     raise UserInputError(
-        f"sampling_params is {given!r}; a dict, or a list with one for each of the {count} prompts "
-        "is allowed."
+        f"sampling_params is {shown(given)}; a dict, or a list with one for each of the {count} "
+        "prompts is allowed."
     )
 
 

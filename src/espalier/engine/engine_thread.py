@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -58,6 +59,7 @@ class EngineThread:
 
     def __init__(self, core: EngineCore) -> None:
         self._core = core
+        self._process_id = os.getpid()
         self._wakes = threading.Condition()
         self._inbox: list[_Command] = []
         self._is_closing = False
@@ -79,6 +81,8 @@ class EngineThread:
 
     def cancel(self, listener: Listener) -> None:
         """Ends the listener's request, if it has not ended."""
+        if self._is_elsewhere():
+            return
         with self._wakes:
             if self._is_closing or self._death is not None:
                 return
@@ -95,13 +99,24 @@ class EngineThread:
 
     def close(self) -> None:
         """Fails what is left with EngineClosedError, closes the core, and waits for the thread."""
+        if self._is_elsewhere():
+            return
         with self._wakes:
             self._is_closing = True
             self._wakes.notify()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
+    def _is_elsewhere(self) -> bool:
+        """True in a forked process: it has no such thread, and the lock may be held for ever."""
+        return self._process_id != os.getpid()
+
     def _send(self, command: _Command) -> None:
+        if self._is_elsewhere():
+            raise EngineClosedError(
+                f"the engine runs in process {self._process_id}, of which this process is a fork; "
+                "start an engine in each process, or processes by 'spawn'."
+            )
         with self._wakes:
             if self._death is not None:
                 raise _dead_error(self._death)

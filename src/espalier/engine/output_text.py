@@ -45,7 +45,8 @@ class OutputText:
     complete first, character by character, ends the text; of several that are complete with the
     same character, the longest. `text` ends before the stop, or with it under `no_stop_trim`. The
     end of the text that may still become a stop is held back, so that text once shown is never
-    taken back. A token costs time in proportion to its own text alone.
+    taken back. A token costs time in proportion to its own text alone. A stop that is complete
+    before there are `min_new_tokens` tokens is text like any other.
 
     `cut_at` are further stop strings, cut off even under `no_stop_trim` (the ends of a number that
     is asked for by dtype, say).
@@ -60,6 +61,7 @@ class OutputText:
         self._decoder = tokenizer.decoder(skip_special_tokens=sampling.skip_special_tokens)
         stops = sampling.stop + cut_at
         self._automaton = stop_automaton(stops) if stops else None
+        self._min_tokens = sampling.min_new_tokens
         self._kept_stops = frozenset(sampling.stop if sampling.no_stop_trim else ())
         self._holds_back = not self._kept_stops.issuperset(stops)
         self._state = 0
@@ -130,8 +132,10 @@ class OutputText:
             state = self._automaton.step(state, character)
             stop = self._automaton.stops[state]
             if stop is not None:
-                self._end_at_stop(self._held_back + piece[:count], stop)
-                return
+                if len(self._token_ids) >= self._min_tokens:
+                    self._end_at_stop(self._held_back + piece[:count], stop)
+                    return
+                state = 0  # the text may not end yet, so this is text like any other
         self._state = state
         waiting = self._held_back + piece
         num_held = self._automaton.depths[state] if self._holds_back else 0

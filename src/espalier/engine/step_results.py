@@ -16,7 +16,7 @@ from espalier.engine.batch import LogitSpan
 from espalier.engine.request import LogprobTable
 from espalier.engine.request_state import RequestState
 from espalier.engine.sampler import SampledToken, SampleResult, SampleRow
-from espalier.errors import BackendError, EspalierError
+from espalier.errors import BackendError, EspalierError, SamplingError
 from espalier.exec.executor import Float32Array
 from espalier.types import FinishReason, TokenLogprob
 
@@ -129,12 +129,22 @@ def _take_token(state: RequestState, token_id: int) -> FinishReason | None:
         if stop is not None:
             reason = FinishReason("stop", matched=stop)
         elif state.matcher is not None and state.matcher.must_stop:
+            _check_long_enough(state)
             reason = FinishReason("stop")
         elif state.num_new_left == 0:
             reason = FinishReason("length", length=len(state.output_ids))
     if reason is not None:
         state.text.finish()
     return reason
+
+
+def _check_long_enough(state: RequestState) -> None:
+    count, least = len(state.output_ids), state.request.sampling.min_new_tokens
+    if count < least:
+        raise SamplingError(
+            f"min_new_tokens is {least}, but the {state.request.dtype} is complete after {count} "
+            "tokens and nothing may follow it. Lower min_new_tokens or leave out the dtype."
+        )
 
 
 def _row_or_error(

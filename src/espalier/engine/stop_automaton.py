@@ -53,7 +53,7 @@ class StopAutomaton:
                 self.stops[state] = self.stops[self.fallbacks[state]]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def stop_automaton(stops: tuple[str, ...]) -> StopAutomaton:
     """The automaton of some non-empty stop strings, shared by the requests that have them."""
     automaton = StopAutomaton()

@@ -10,6 +10,7 @@ from espalier.engine.options import EngineOptions
 from espalier.engine.request import EngineRequest
 from espalier.engine.sampler_rows import check_token_ids
 from espalier.errors import CapacityError, PromptError, SamplingError, UnsupportedError
+from espalier.types import flag, whole_number
 
 
 def check_request(request: EngineRequest, options: EngineOptions, vocab_size: int) -> None:
@@ -63,6 +64,11 @@ def _check_size(num_prompt: int, max_new_tokens: int, options: EngineOptions) ->
 
 
 def _check_logprobs(request: EngineRequest, vocab_size: int) -> None:
+    # An odd value that came through would end the engine's thread, not its request alone.
+    flag("return_logprob", request.return_logprob)
+    for name in ("logprob_start_len", "top_logprobs_num"):
+        whole_number(name, getattr(request, name))
+    whole_number("seed", request.seed)
     start, num_prompt = request.logprob_start_len, len(request.input_ids)
     if not -1 <= start <= num_prompt:
         raise SamplingError(
@@ -74,7 +80,7 @@ def _check_logprobs(request: EngineRequest, vocab_size: int) -> None:
             f"top_logprobs_num is {request.top_logprobs_num}; 0 to {vocab_size} is allowed."
         )
     for token_id in request.token_ids_logprob:
-        if not 0 <= token_id < vocab_size:
+        if not 0 <= whole_number("token_ids_logprob", token_id) < vocab_size:
             raise SamplingError(
                 f"token_ids_logprob names token {token_id}; the vocabulary has the ids 0 to "
                 f"{vocab_size - 1}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from espalier.backends.base import Backend
-from espalier.errors import ProgramError
+from espalier.errors import ProgramError, UserInputError, shown
 
 
 class GlobalConfig:
@@ -32,8 +32,19 @@ def set_default_backend(backend: Any) -> None:
 
 
 def as_backend(backend: Any) -> Backend:
-    """The backend itself, or the one that an Engine or Runtime offers as `endpoint`."""
-    return cast(Backend, getattr(backend, "endpoint", backend))
+    """The backend itself, or the one that an Engine or Runtime offers as `endpoint`.
+
+    Raises UserInputError for anything else.
+    """
+    found = getattr(backend, "endpoint", backend)
+    if isinstance(found, type) or not all(
+        callable(getattr(found, name, None)) for name in ("generate", "role_template")
+    ):
+        raise UserInputError(
+            f"the backend is {shown(backend)}; an espalier.Engine, a Runtime or a backend of "
+            "espalier.backends is allowed."
+        )
+    return cast(Backend, found)
 
 
 def chosen_backend(backend: Any) -> Backend:

@@ -6,7 +6,7 @@ Where the program does not stream, an iterator gives the final text once.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from espalier.errors import UnknownVariableError, UserInputError
 from espalier.lang.failure import Failure
@@ -16,12 +16,15 @@ from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable
 
+T = TypeVar("T")
 _CLOSED_EARLY = "its iterator was closed"
 
 
 def check_arguments(name: str | None, sample: int, return_meta_data: bool) -> None:
     """Raises UserInputError for arguments that contradict each other."""
-    if not isinstance(sample, int) or sample < 0:
+    if name is not None and not isinstance(name, str):
+        raise UserInputError(f"var_name is {name!r}; the name of a variable, or None for the text.")
+    if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
         raise UserInputError(f"sample is {sample!r}; an index from 0 is allowed.")
     if name is None and (sample or return_meta_data):
         raise UserInputError(
@@ -31,13 +34,7 @@ def check_arguments(name: str | None, sample: int, return_meta_data: bool) -> No
 
 def as_text(variable: Variable, value: Any, sample: int) -> str:
     """The text of one sample of a value."""
-    if isinstance(value, list):
-        if sample >= len(value):
-            raise UserInputError(
-                f"variable {variable.name!r} has {len(value)} values; sample {sample} is none."
-            )
-        return str(value[sample])
-    return str(value)
+    return str(_picked(variable, value if isinstance(value, list) else [value], sample))
 
 
 def meta_of(variable: Variable, sample: int) -> Any:
@@ -47,7 +44,17 @@ def meta_of(variable: Variable, sample: int) -> Any:
 
 def feed_of(variable: Variable, sample: int) -> Feed | None:
     """The feed of one sample, or None where the variable was set without one."""
-    return variable.feeds[sample] if sample < len(variable.feeds) else None
+    if not variable.feeds:
+        return None
+    return _picked(variable, variable.feeds, sample)
+
+
+def _picked(variable: Variable, values: list[T], sample: int) -> T:
+    if sample >= len(values):
+        raise UserInputError(
+            f"variable {variable.name!r} has {len(values)} values; sample {sample} is none."
+        )
+    return values[sample]
 
 
 def iterate(
@@ -83,7 +90,7 @@ def _of_variable(reader: Reader, name: str, sample: int) -> Iterator[str]:
     try:
         variable = reader.find_blocking(name)
     except UnknownVariableError:
-        if reader.stream.feed is None:
+        if reader.stream.feed is None or reader.stream.program.failure is not None:
             raise
         yield ""  # as in the reference: the program ended and never set it
         return
@@ -128,7 +135,7 @@ async def _of_variable_async(
     try:
         variable = await reader.find_async(name)
     except UnknownVariableError:
-        if reader.stream.feed is None:
+        if reader.stream.feed is None or reader.stream.program.failure is not None:
             raise
         yield "", {}
         return

@@ -6,12 +6,12 @@ Rule (reference section 3): the gen's value if it is not None, else the run's, e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from espalier.backends.base import LogprobOptions
-from espalier.errors import SamplingError, UserInputError
-from espalier.types import SamplingParams
+from espalier.errors import UserInputError
+from espalier.types import SamplingParams, flag
 
 # Names that `run` takes, and the field of SamplingParams that each sets.
 SAMPLING_NAMES: dict[str, str] = {
@@ -62,6 +62,10 @@ class RunOptions:
     backend: Any = None
     use_thread: bool = True
 
+    def __post_init__(self) -> None:
+        flag("stream", self.stream, UserInputError)
+        flag("use_thread", self.use_thread, UserInputError)
+
 
 def split_options(
     given: Mapping[str, Any], program_parameters: frozenset[str]
@@ -103,32 +107,17 @@ def resolve_sampling(
     template_stop: tuple[str, ...],
 ) -> SamplingParams:
     """The parameters of one generation; raises SamplingError."""
-    values = {**defaults, **given}
-    extra = (*template_stop, *(NUMBER_STOPS if dtype in ("int", "float") else ()))
-    if extra:
-        stop = values.get("stop", ())
-        stop = (stop,) if isinstance(stop, str) else tuple(stop)
-        values["stop"] = (*stop, *(item for item in extra if item not in stop))
-    return SamplingParams(**values)
+    own = SamplingParams(**{**defaults, **given})
+    added = (*template_stop, *(NUMBER_STOPS if dtype in ("int", "float") else ()))
+    more = [item for item in added if item not in own.stop]
+    return replace(own, stop=(*own.stop, *more)) if more else own
 
 
 def resolve_logprobs(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> LogprobOptions:
     """The log-probability options of one generation; raises SamplingError."""
     if not defaults and not given:
         return _NO_LOGPROBS
-    values = {**defaults, **given}
-    for name in ("logprob_start_len", "top_logprobs_num"):
-        value = values.get(name, 0)
-        low = -1 if name == "logprob_start_len" else 0
-        if not isinstance(value, int) or isinstance(value, bool) or value < low:
-            raise SamplingError(f"{name} is {value!r}; a whole number from {low} is allowed.")
-    if not values.get("return_logprob") and any(
-        values.get(name) not in (None, False, 0, -1) for name in LOGPROB_NAMES[1:]
-    ):
-        raise SamplingError(
-            f"{', '.join(sorted(values))} given without return_logprob=True; add it."
-        )
-    return LogprobOptions(**values)
+    return LogprobOptions(**{**defaults, **given})
 
 
 _NO_LOGPROBS = LogprobOptions()

@@ -60,7 +60,10 @@ class Reader:
                 "it at its end; read it after the block."
             )
 
-    def _unknown(self, name: str | None) -> UnknownVariableError:
+    def _unknown(self, name: str | None) -> BaseException:
+        failure = self.stream.program.failure
+        if failure is not None:  # the body may have failed before it came to the name
+            return failure.raised()
         known = sorted(repr(other) for other in self.stream.variables if other is not None)
         return UnknownVariableError(
             f"no variable {name!r}: nothing that was submitted to this state sets it. "
