@@ -99,7 +99,7 @@ def test_numpy_numbers_are_numbers() -> None:
     made = SamplingParams(
         temperature=np.float64(0.5),
         min_p=np.float32(0.25),
-        max_new_tokens=np.int64(3),  # type: ignore[arg-type]
+        max_new_tokens=np.int64(3),  # type: ignore[arg-type, unused-ignore]
         stop_token_ids=np.array([4, 5]),  # type: ignore[arg-type]
         logit_bias={np.int32(7): np.float32(2.0)},  # type: ignore[dict-item]
     )
