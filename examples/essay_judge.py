@@ -54,7 +54,7 @@ DIMENSIONS = {
 
 @ep.function
 def judge(s: ep.ProgramState, essay: str, topic: str) -> None:
-    s += f"Here is an essay for the writing contest.\n\nEssay:\n{essay}\n"
+    s += f"Here is an essay by a student.\n\nEssay:\n{essay}\n"
 
     # Branch: an essay on something else is not judged.
     s += "The topic of the essay is "

@@ -167,6 +167,7 @@ MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options) {
 
 MemoryUse Executor::memory_use() const {
   MemoryUse use = memory_needed(*graph_, options_);
+  use.scratch += attention_.shared_bytes();
   if (logits_) use.scratch += static_cast<int64_t>(logits_->size());
   return use;
 }

@@ -16,9 +16,9 @@ void require(bool is_right, const std::string& message) {
 }
 
 std::string shape_of(const Weight& weight) {
-  const std::string columns = std::to_string(weight.raw.num_columns);
-  if (!weight.is_matrix) return "[" + columns + "]";
-  return "[" + std::to_string(weight.raw.num_rows) + ", " + columns + "]";
+  std::string shape = "[";
+  if (weight.is_matrix) shape += std::to_string(weight.raw.num_rows) + ", ";
+  return shape + std::to_string(weight.raw.num_columns) + "]";
 }
 
 }  // namespace

@@ -28,30 +28,54 @@ ESPALIER_INLINE Range seen_in_block(int64_t position, int64_t window, int64_t bl
   return {larger(0, first - block), smaller(kBlock, position + 1 - block)};
 }
 
+// out[i][key] = element first + i of 16 keys; neighbours in bfloat16 travel as one word.
+ESPALIER_INLINE void transpose_keys(const uint16_t* const (&rows)[kLanes], int64_t first,
+                                    int64_t count, float* out) {
+  Vec tile[kLanes];
+  for (int j = 0; j < kLanes; ++j) {
+    if (rows[j] == nullptr) {
+      tile[j] = zero();
+    } else if (count == 2 * kLanes) {
+      tile[j] = load_words(rows[j] + first);
+    } else {
+      uint16_t padded[2 * kLanes] = {};
+      std::memcpy(padded, rows[j] + first, static_cast<size_t>(count) * sizeof(uint16_t));
+      tile[j] = load_words(padded);
+    }
+  }
+  transpose(tile);
+  for (int64_t j = 0; j < count; ++j) {
+    const Vec pair = tile[j / 2];
+    store(out + j * kBlock, j % 2 == 0 ? low_bf16(pair) : high_bf16(pair));
+  }
+}
+ESPALIER_INLINE void transpose_keys(const float* const (&rows)[kLanes], int64_t first,
+                                    int64_t count, float* out) {
+  Vec tile[kLanes];
+  for (int j = 0; j < kLanes; ++j) {
+    tile[j] = rows[j] == nullptr ? zero() : load_kv(rows[j] + first, count);
+  }
+  transpose(tile);
+  for (int64_t j = 0; j < count; ++j) store(out + j * kBlock, tile[j]);
+}
+
 // Keys of the positions in `range`, transposed: out[element][position in block].
 template <typename Element>
 static void gather_keys(const Element* keys, const AttentionShape& shape, const AttentionUnit& unit,
                         int64_t block, Range range, float* out) {
+  constexpr int64_t kColumns = sizeof(Element) == 2 ? 2 * kLanes : kLanes;
   const int64_t dim = shape.head_dim;
   for (int64_t first = range.begin / kLanes * kLanes; first < range.end; first += kLanes) {
     const Element* rows[kLanes];
     for (int64_t j = 0; j < kLanes; ++j) {
       const int64_t i = first + j;
-      const bool is_seen = i >= range.begin && i < range.end;
       rows[j] = nullptr;
-      if (is_seen) {
+      if (i >= range.begin && i < range.end) {
         rows[j] = keys + (unit.slots[block + i] * shape.num_kv_heads + unit.kv_head) * dim;
       }
     }
-    for (int64_t d = 0; d < dim; d += kLanes) {
-      Vec tile[kLanes];
-      for (int j = 0; j < kLanes; ++j) {
-        tile[j] = rows[j] == nullptr ? zero() : load_kv(rows[j] + d, dim - d);
-      }
-      transpose(tile);
-      for (int64_t j = 0; j < smaller(kLanes, dim - d); ++j) {
-        store(out + (d + j) * kBlock + first, tile[j]);
-      }
+    for (int64_t d = 0; d < dim; d += kColumns) {
+      transpose_keys(rows, d, smaller(kColumns, dim - d), out + d * kBlock + first);
     }
   }
 }

@@ -23,6 +23,12 @@ ESPALIER_INLINE Vec zero() { return splat(0.0f); }
 ESPALIER_INLINE IVec isplat(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 
 ESPALIER_INLINE Vec load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+// 16 words of any kind and alignment.
+ESPALIER_INLINE Vec load_words(const void* p) {
+  const __m256i* halves = static_cast<const __m256i*>(p);
+  return {_mm256_castsi256_ps(_mm256_loadu_si256(halves)),
+          _mm256_castsi256_ps(_mm256_loadu_si256(halves + 1))};
+}
 ESPALIER_INLINE void store(float* p, Vec x) {
   _mm256_storeu_ps(p, x.low);
   _mm256_storeu_ps(p + 8, x.high);
@@ -153,6 +159,15 @@ ESPALIER_INLINE Vec load_bf16_partial(const uint16_t* p, int64_t n) {
   uint16_t whole[kLanes] = {};
   std::memcpy(whole, p, static_cast<size_t>(n) * sizeof(uint16_t));
   return load_bf16(whole);
+}
+ESPALIER_INLINE Vec low_bf16(Vec x) {
+  const IVec words = bits(x);
+  return from_bits({_mm256_slli_epi32(words.low, 16), _mm256_slli_epi32(words.high, 16)});
+}
+ESPALIER_INLINE Vec high_bf16(Vec x) {
+  const IVec words = bits(x);
+  const __m256i mask = _mm256_set1_epi32(-65536);
+  return from_bits({_mm256_and_si256(words.low, mask), _mm256_and_si256(words.high, mask)});
 }
 ESPALIER_INLINE __m256i round_bf16(__m256i word) {
   const __m256i even = _mm256_and_si256(_mm256_srli_epi32(word, 16), _mm256_set1_epi32(1));

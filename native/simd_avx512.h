@@ -28,6 +28,8 @@ ESPALIER_INLINE Vec splat(float x) { return _mm512_set1_ps(x); }
 ESPALIER_INLINE Vec zero() { return _mm512_setzero_ps(); }
 
 ESPALIER_INLINE Vec load(const float* p) { return _mm512_loadu_ps(p); }
+// 16 words of any kind and alignment.
+ESPALIER_INLINE Vec load_words(const void* p) { return _mm512_castsi512_ps(_mm512_loadu_si512(p)); }
 ESPALIER_INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
 ESPALIER_INLINE Vec load_partial(const float* p, int64_t n) {
   return _mm512_maskz_loadu_ps(first_lanes(n), p);
@@ -95,6 +97,10 @@ ESPALIER_INLINE Vec load_bf16(const uint16_t* p) {
 }
 ESPALIER_INLINE Vec load_bf16_partial(const uint16_t* p, int64_t n) {
   return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+ESPALIER_INLINE Vec low_bf16(Vec x) { return from_bits(_mm512_slli_epi32(bits(x), 16)); }
+ESPALIER_INLINE Vec high_bf16(Vec x) {
+  return from_bits(_mm512_and_si512(bits(x), _mm512_set1_epi32(-65536)));
 }
 ESPALIER_INLINE __m256i narrow_bf16(Vec x) {
   const IVec word = bits(x);

@@ -11,12 +11,18 @@ constexpr int kScoreVectors = 2;  // vectors of scores or head elements that att
 
 typedef float Vec __attribute__((vector_size(64)));
 typedef int32_t IVec __attribute__((vector_size(64)));
-typedef int16_t HVec __attribute__((vector_size(32)));
+typedef uint32_t UVec __attribute__((vector_size(64)));
 
 ESPALIER_INLINE Vec splat(float x) { return x - Vec{}; }
 ESPALIER_INLINE Vec zero() { return Vec{}; }
 
 ESPALIER_INLINE Vec load(const float* p) {
+  Vec out;
+  std::memcpy(&out, p, sizeof out);
+  return out;
+}
+// 16 words of any kind and alignment.
+ESPALIER_INLINE Vec load_words(const void* p) {
   Vec out;
   std::memcpy(&out, p, sizeof out);
   return out;
@@ -64,7 +70,13 @@ ESPALIER_INLINE Vec with_sign_of(Vec x, Vec sign) {
   return from_bits((bits(x) & 0x7FFFFFFF) | (bits(sign) & INT32_MIN));
 }
 // 2^n where x = 1.5 * 2^23 + n.
-ESPALIER_INLINE Vec power_of_two(Vec x) { return from_bits((bits(x) << 23) + 0x3F800000); }
+ESPALIER_INLINE Vec power_of_two(Vec x) {
+  UVec word;
+  std::memcpy(&word, &x, sizeof word);
+  word = (word << 23) + 0x3F800000u;
+  std::memcpy(&x, &word, sizeof x);
+  return x;
+}
 // Lanes from `begin` up to, not including, `end` of x, and those of y elsewhere.
 ESPALIER_INLINE Vec select_lanes(int64_t begin, int64_t end, Vec x, Vec y) {
   for (int64_t i = 0; i < kLanes; ++i) y[i] = i >= begin && i < end ? x[i] : y[i];
@@ -121,6 +133,9 @@ ESPALIER_INLINE Vec load_bf16(const uint16_t* p) { return from_bits(load_bf16_bi
 ESPALIER_INLINE Vec load_bf16_partial(const uint16_t* p, int64_t n) {
   return from_bits(load_bf16_bits(p, n));
 }
+// The first and second bfloat16 of each word.
+ESPALIER_INLINE Vec low_bf16(Vec x) { return from_bits(bits(x) << 16); }
+ESPALIER_INLINE Vec high_bf16(Vec x) { return from_bits(bits(x) & -65536); }
 // Nearest bfloat16, ties to even.
 ESPALIER_INLINE void store_bf16_partial(uint16_t* p, Vec x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {

@@ -285,6 +285,7 @@ def test_runtime_is_an_engine_by_the_reference_names(folder: Path) -> None:
         runtime.cache_prefix("Hello")
         answer = runtime.generate("Hello", GREEDY)
         assert answer["meta_info"]["cached_tokens"] == 4
+        assert runtime.endpoint.model_name == "tiny"
 
         async def text() -> str:
             return "".join([piece async for piece in runtime.async_generate("Hello", GREEDY)])
@@ -303,7 +304,8 @@ def test_runtime_is_an_engine_by_the_reference_names(folder: Path) -> None:
 
 
 def test_the_default_model_answers(smollm2_path: Path) -> None:
-    with Engine(smollm2_path, max_total_tokens=2048) as engine:
+    with Engine(str(smollm2_path), max_total_tokens=2048) as engine:
+        assert engine.endpoint.model_name == "SmolLM2-135M-Instruct.Q4_1"
 
         @espalier.function
         def program(s: espalier.ProgramState, country: str) -> None:

@@ -26,6 +26,7 @@ from espalier.exec.factory import make_executor
 from espalier.exec.memory import available_bytes
 from espalier.loaders.model import LoadedModel, load_model
 from espalier.loaders.resolve import resolve_model
+from espalier.settings import default_model
 from espalier.tokenizer.chat_template import ChatTemplate
 from espalier.tokenizer.tokenizer import Tokenizer
 from espalier.types import TextSegment, whole_number
@@ -126,8 +127,7 @@ class Engine:
         if model is not None and model_path is not None:
             raise TypeError("Engine() got both model and model_path, which mean the same.")
         chosen = model if model is not None else model_path
-        path = resolve_model(chosen)
-        self._start(load_model(path, name=chosen if isinstance(chosen, str) else None))
+        self._start(load_model(resolve_model(chosen), name=_report_name(chosen)))
 
     def _start(self, model: LoadedModel) -> None:
         core = _make_core(model, self.settings)
@@ -334,6 +334,12 @@ class Runtime:
     def shutdown(self) -> None:
         """Ends the engine; later calls raise EngineClosedError."""
         self.engine.shutdown()
+
+
+def _report_name(model: str | Path | None) -> str | None:
+    """The alias or hub name by which a model was asked for; None where that was a path."""
+    name = default_model() if model is None else str(model)
+    return None if isinstance(model, Path) or Path(name).expanduser().exists() else name
 
 
 def _make_core(model: LoadedModel, settings: EngineSettings) -> EngineCore:

@@ -233,7 +233,12 @@ def test_t74_forks_find_their_prefix_in_the_cache(backend: LocalBackend) -> None
     usage = state.usage()
     assert usage.calls == 9
     assert usage.prompt_tokens == usage.cached_tokens + usage.computed_tokens
-    assert usage.hit_rate > 0.8
+    # The prefix is one branch's to compute: it may not count as a hit of all of them.
+    assert num_prefix <= usage.computed_tokens
+    branch_tokens = sum(meta["prompt_tokens"] for meta in state.get_meta_info("x"))
+    assert usage.cached_tokens <= usage.prompt_tokens - num_prefix
+    assert usage.prompt_tokens < branch_tokens + 2 * num_prefix
+    assert usage.hit_rate > 0.7
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -85,8 +85,8 @@ def test_model_that_is_missing_fails_where_it_is_needed(command: Command, script
     script.write_text(text)
     ended = command("run", "--model", "missing.gguf", str(script))
     assert ended.status == 1
-    assert "no file or folder missing.gguf" in ended.err
-    assert 'states = [ask("1 2 3")' in ended.err
+    assert ended.err.startswith("espalier: there is no file or folder missing.gguf.")
+    assert ended.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

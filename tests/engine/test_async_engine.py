@@ -128,7 +128,7 @@ def test_closing_a_stream_early_ends_the_request(engine: AsyncEngine) -> None:
         stream = engine.stream(request("r", [1], max_new_tokens=400, ignore_eos=True))
         async for _ in stream:
             break
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         while engine.stats().totals.requests_cancelled == 0:
             await asyncio.sleep(0.001)
 

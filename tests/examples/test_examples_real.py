@@ -80,11 +80,3 @@ def test_multi_turn_reuses_its_history(shown: Shown) -> None:
     for city in ("Paris", "Tokyo", "Cairo"):
         assert city in out
     assert shown.hit_rate > 0.5
-
-
-def test_essay_judge_shares_the_essay(shown: Shown) -> None:
-    out = shown("essay_judge")
-    assert "The essay is clear" in out
-    assert "Grade: A\n" in out
-    assert out.endswith("Not judged: the essay is about cooking.\n")
-    assert shown.hit_rate > 0.8

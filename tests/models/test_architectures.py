@@ -174,7 +174,7 @@ def test_folder_that_is_not_supported_raises(changes: dict[str, Any], message: s
     [
         ({"general.architecture": "mamba"}, "architecture 'mamba'; supported are gemma3, llama, q"),
         ({"general.architecture": None}, "has no general.architecture"),
-        ({"general.type": "adapter"}, "holds a adapter, not a model"),
+        ({"general.type": "adapter"}, "of the type 'adapter'; only whole models"),
         ({"llama.block_count": None}, "has no llama.block_count"),
         ({"llama.expert_count": 8}, "not supported: llama.expert_count = 8"),
         ({"llama.attention.clamp_kqv": 3.0}, "not supported: llama.attention.clamp_kqv = 3.0"),

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import weakref
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
@@ -154,8 +155,8 @@ class LocalBackend:
     ) -> RequestOutput:
         num_sent = 0
         last: RequestOutput | None = None
-        async with self._slots():
-            async for last in self.engine.stream(request):
+        async with self._slots(), aclosing(self.engine.stream(request)) as outputs:
+            async for last in outputs:
                 if last.finish_reason is None and len(last.text) > num_sent:
                     on_delta(index, last.text[num_sent:], meta_info(last, text_of))
                     num_sent = len(last.text)

@@ -16,7 +16,7 @@ from espalier.cli.engine_choice import EngineChoice, LazyEngine
 from espalier.cli.failure import ends_with_status, print_error
 from espalier.cli.options import with_options
 from espalier.cli.report import check_report_path
-from espalier.cli.reporting import reporting
+from espalier.cli.reporting import Clock, reporting
 from espalier.cli.sampling_choice import SamplingChoice
 from espalier.errors import EspalierError
 
@@ -49,16 +49,17 @@ def chat(
     check_report_path(report)
     lazy = LazyEngine(engine)
     given = {"max_new_tokens": DEFAULT_MAX_NEW_TOKENS, **sampling.given()}
-    with reporting(lazy, report):
+    with reporting(lazy, report) as clock:
         lazy.engine()  # a model that is missing is told before the first message
-        Chat(ChatSession(given, system)).run()
+        Chat(ChatSession(given, system), clock).run()
 
 
 class Chat:
     """Reads messages and commands, prints answers."""
 
-    def __init__(self, session: ChatSession) -> None:
+    def __init__(self, session: ChatSession, clock: Clock) -> None:
         self._session = session
+        self._clock = clock
         self._is_terminal = sys.stdin.isatty()
         self._is_open = True
 
@@ -109,19 +110,23 @@ class Chat:
     def _answer(self, text: str) -> None:
         started = time.perf_counter()
         try:
+            self._print_answer(text)
+            took_s = time.perf_counter() - started
+            _tell(turn_line(self._session.last_meta_info(), took_s))
+        except KeyboardInterrupt:
+            _tell("(stopped)")
+        except EspalierError as error:
+            print_error(str(error))
+        finally:
+            self._clock.add(time.perf_counter() - started)
+
+    def _print_answer(self, text: str) -> None:
+        try:
             with closing(self._session.ask(text)) as pieces:
                 for piece in pieces:
                     print(piece, end="", flush=True)
-        except KeyboardInterrupt:
+        finally:
             print(flush=True)
-            _tell("(stopped)")
-            return
-        except EspalierError as error:
-            print(flush=True)
-            print_error(str(error))
-            return
-        print(flush=True)
-        _tell(turn_line(self._session.last_meta_info(), time.perf_counter() - started))
 
 
 def turn_line(meta: Mapping[str, Any], took_s: float) -> str:

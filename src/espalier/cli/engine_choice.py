@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from espalier.cli.options import option
+from espalier.errors import EspalierError
 
 if TYPE_CHECKING:
     from espalier.backends.base import Backend
@@ -44,11 +45,13 @@ class LazyEngine:
 
     Attributes:
         load_s: seconds that starting took, or None while it has not been needed.
+        failure: why it could not be started, or None.
     """
 
     def __init__(self, choice: EngineChoice) -> None:
         self.choice = choice
         self.load_s: float | None = None
+        self.failure: EspalierError | None = None
         self._engine: Engine | None = None
         self._lock = threading.Lock()
 
@@ -64,7 +67,11 @@ class LazyEngine:
                 from espalier.runtime import Engine
 
                 started = time.perf_counter()
-                self._engine = Engine(**self.choice.given())
+                try:
+                    self._engine = Engine(**self.choice.given())
+                except EspalierError as error:
+                    self.failure = error
+                    raise
                 self.load_s = time.perf_counter() - started
             return self._engine
 

@@ -97,7 +97,7 @@ def report_lines(report: Report, load_s: float | None) -> list[str]:
     """The text of the report; `load_s` is the time that loading the model took, if it was."""
     if report.programs == 0 and report.calls == 0:
         return ["espalier: no program ran."]
-    loaded = "" if load_s is None else f"; model loaded in {load_s:.1f} s"
+    loaded = "" if load_s is None else f"; model ready in {load_s:.1f} s"
     first = "" if report.ttft_ms is None else f", first token after {report.ttft_ms:,.0f} ms"
     return [
         f"espalier: {_count(report.programs, 'program')}, {_count(report.calls, 'call')} in "

@@ -73,10 +73,12 @@ class RunJob:
                 flag = "--" + name.removesuffix("_json").replace("_", "-")
                 raise UsageError(f"{flag} {why}.")
 
-    def run(self) -> int:
+    def run(self, engine: LazyEngine) -> int:
         """Does it; returns the exit status. Raises what the program raises."""
         if self.target.function is None:
-            return run_script(self.target.file, self.script_args)
+            return run_script(
+                self.target.file, self.script_args, lambda error: error is engine.failure
+            )
         program = load_program(self.target.file, self.target.function)
         check_sampling(program, self.sampling)
         if self.batch is None:
@@ -118,16 +120,16 @@ def run_with_report(job: RunJob, engine: LazyEngine) -> int:
     """Runs the job on the engine as the default backend, prints the report, returns the status."""
     job.check()
     with reporting(engine, job.report):
-        status = _status_of(job)
+        status = _status_of(job, engine)
     if status == 0 and engine.load_s is None and engine.choice.given():
         names = ", ".join(engine.choice.given())
         print_error(f"{names} had no effect: no program ran on the engine of this command.")
     return status
 
 
-def _status_of(job: RunJob) -> int:
+def _status_of(job: RunJob, engine: LazyEngine) -> int:
     try:
-        return job.run()
+        return job.run(engine)
     except UsageError:
         raise
     except EspalierError as error:

@@ -6,17 +6,21 @@ import io
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, TracebackType
 
 from espalier.cli.failure import FAILED, INTERRUPTED, print_error
 
+IsTold = Callable[[BaseException], bool]
 
-def run_script(file: Path, arguments: list[str]) -> int:
+
+def run_script(file: Path, arguments: list[str], is_told: IsTold) -> int:
     """Runs the file as `__main__` and returns its exit status.
 
     `sys.argv` and `sys.path[0]` are those that Python would set, an exception is shown as Python
-    would show it, and threads that are not daemons are waited for.
+    would show it, and threads that are not daemons are waited for. An exception that `is_told`
+    is no fault of the script: one line says it.
     """
     sys.argv = [str(file), *arguments]
     try:
@@ -28,7 +32,10 @@ def run_script(file: Path, arguments: list[str]) -> int:
         print_error("interrupted.")
         return INTERRUPTED
     except BaseException as error:
-        print_user_traceback(error, file)
+        if is_told(error):
+            print_error(str(error))
+        else:
+            print_user_traceback(error, file)
         return FAILED
     return 0
 

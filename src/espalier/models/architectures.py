@@ -50,7 +50,7 @@ def plan_from_gguf(
     general = Fields(metadata, f"the metadata of {name}", "general.")
     kind = general.text("type", "model")
     if kind != "model":
-        raise UnsupportedError(f"{name} holds a {kind}, not a model of its own.")
+        raise UnsupportedError(f"{name} is of the type {kind!r}; only whole models are supported.")
     family = general.text("architecture")
     if family not in _GGUF:
         raise UnsupportedError(_unknown(name, "architecture", family, _GGUF))
