@@ -99,9 +99,9 @@ def test_numpy_numbers_are_numbers() -> None:
     made = SamplingParams(
         temperature=np.float64(0.5),
         min_p=np.float32(0.25),
-        max_new_tokens=np.int64(3),  # type: ignore[arg-type]
+        max_new_tokens=np.int64(3),
         stop_token_ids=np.array([4, 5]),  # type: ignore[arg-type]
-        logit_bias={np.int32(7): np.float32(2.0)},  # type: ignore[dict-item]
+        logit_bias={np.int32(7): np.float32(2.0)},
     )
     assert (made.temperature, made.min_p, made.max_new_tokens) == (0.5, 0.25, 3)
     assert (made.stop_token_ids, made.logit_bias) == ((4, 5), {7: 2.0})

@@ -54,6 +54,15 @@ def raises(s):
     raise ValueError("in the body")
 
 @function
+def misreads(s):
+    s += "capital"
+    return s["b"]
+
+@function
+def misasks(s):
+    s += gen("a", temperature=-1)
+
+@function
 def seeded(s, seed=1):
     s += "capital"
 
@@ -63,6 +72,12 @@ def plain(s):
 if __name__ == "__main__":
     raise SystemExit("the main block must not run")
 """
+
+
+def line_of(code: str) -> int:
+    lines = [number for number, line in enumerate(PROGRAMS.split("\n"), 1) if code in line]
+    assert len(lines) == 1
+    return lines[0]
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +143,8 @@ def test_sampling_options_are_the_defaults_of_the_run(command: Command, programs
         (["p.py:ask", "--input", '"text"'], "a JSON object of arguments by name"),
         (["p.py:seeded", "--seed", "2"], "has a parameter 'seed' of its own"),
         (["p.py:fails"], "gen 'answer' at p.py:"),
+        (["p.py:misreads"], f"(at p.py:{line_of('return s[')})"),
+        (["p.py:misasks"], f"(at p.py:{line_of('temperature=-1')})"),
         (["p.py:value", "--temperature", "0.5", "--top-p", "7"], "top_p is 7"),
     ],
 )

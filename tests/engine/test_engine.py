@@ -362,7 +362,7 @@ class FaultyMatcher:
 
     @property
     def must_stop(self) -> bool:
-        return self.place == "stop" and self.num_accepted == 2
+        return self.place in ("stop", "early") and self.num_accepted == 2
 
     def mask(self) -> NDArray[np.uint32]:
         if self.place == "mask" and self.num_accepted == 1:
@@ -397,6 +397,7 @@ def test_a_fault_of_one_request_ends_that_request_alone() -> None:
         core.add_request(asked)
     for name in ("mask", "accept", "nothing", "stop"):
         add_matched(core, request(name, [7, 6]))
+    add_matched(core, request("early", [7, 6], min_new_tokens=3))
     events = run_to_end(core)
     for asked in good:
         assert output(events, asked.request_id).output_ids == naive_output(asked).output_ids
@@ -405,6 +406,9 @@ def test_a_fault_of_one_request_ends_that_request_alone() -> None:
         assert isinstance(error, BackendError)
         assert isinstance(error.__cause__, ZeroDivisionError)
     assert isinstance(failure(events, "nothing").error, SamplingError)
+    early = failure(events, "early").error
+    assert isinstance(early, SamplingError)
+    assert "min_new_tokens is 3" in str(early)
     stopped = output(events, "stop")
     assert (stopped.output_ids, stopped.finish_reason) == ([3, 3], FinishReason("stop"))
     assert core.stats().slots_locked == 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from espalier.errors import (
     UserInputError,
 )
 from espalier.lang.api import gen, select
+from espalier.lang.failure import Failure
 from espalier.lang.function import function
+from espalier.lang.location import SourceLine, call_site
 from espalier.lang.state import ProgramState
 
 
@@ -212,3 +215,24 @@ def test_a_wrong_stop_is_refused_whatever_is_added_to_it(stop: Any, dtype: type 
 
     with pytest.raises(UserInputError, match="stop is"):
         asks.run(backend=ScriptedBackend("1"))
+
+
+def test_a_call_that_stands_in_no_users_file_names_no_line() -> None:
+    found: list[SourceLine | None] = []
+    own: dict[str, Any] = {
+        "__name__": "espalier.cli.inside",
+        "call_site": call_site,
+        "found": found,
+    }
+    exec("def body():\n    found.append(call_site())", own)
+    thread = threading.Thread(target=own["body"])
+    thread.start()
+    thread.join()
+    own["body"]()
+    assert found[0] is None
+    assert found[1] is not None
+    assert found[1].file == __file__
+    failure = Failure(BoomError("boom"), "gen 'x'")
+    assert str(failure.raised()) == "gen 'x' failed: BoomError: boom"
+    other = failure.raised_for(object(), "gen 'y'", "y", None)()
+    assert str(other) == "gen 'y' was cancelled: gen 'x' failed: BoomError: boom"

@@ -290,3 +290,15 @@ def test_chat_template_is_found_where_folders_keep_it(tmp_path: Path) -> None:
     assert chat_template_from_folder(tmp_path) == "two"
     (tmp_path / "chat_template.jinja").write_text("{{ three }}", encoding="utf-8")
     assert chat_template_from_folder(tmp_path) == "{{ three }}"
+
+
+@pytest.mark.parametrize("value", [None, 0, True, "x", [], {}, {"a": 1}, [{}], [[1]], [None, "x"]])
+def test_small_files_with_values_of_another_kind_are_read(
+    libraries: dict[str, Tokenizer], tmp_path: Path, value: Any
+) -> None:
+    library = libraries["byte level"]
+    files = {"generation_config": {"eos_token_id": value}, "config": {"eos_token_id": value}}
+    config = {"chat_template": value, "bos_token": value, "eos_token": "<|im_end|>"}
+    folder = save(tmp_path, library, tokenizer_config=config, **files)
+    assert library.token_to_id("<|im_end|>") in tokenizer_from_folder(folder).eos_ids
+    assert chat_template_from_folder(folder) == (value if isinstance(value, str) else None)

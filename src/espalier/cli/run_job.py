@@ -22,7 +22,7 @@ from espalier.cli.program import (
 from espalier.cli.report import check_report_path
 from espalier.cli.reporting import reporting
 from espalier.cli.run_argv import RunTarget
-from espalier.cli.script import print_user_traceback, run_script
+from espalier.cli.script import print_user_traceback, run_script, with_user_line
 from espalier.errors import EspalierError
 
 SHOWN = ("result", "variables", "text", "all")
@@ -133,7 +133,7 @@ def _status_of(job: RunJob, engine: LazyEngine) -> int:
     except UsageError:
         raise
     except EspalierError as error:
-        print_error(str(error))
+        print_error(with_user_line(error, job.target.file))
     except KeyboardInterrupt as interrupt:
         print_error(f"interrupted. {interrupt}".rstrip())
         return INTERRUPTED

@@ -33,7 +33,7 @@ def run_script(file: Path, arguments: list[str], is_told: IsTold) -> int:
         return INTERRUPTED
     except BaseException as error:
         if is_told(error):
-            print_error(str(error))
+            print_error(with_user_line(error, file))
         else:
             print_user_traceback(error, file)
         return FAILED
@@ -62,6 +62,16 @@ def print_user_traceback(error: BaseException, file: Path) -> None:
         traceback.print_exception(type(error), error, None)
     else:
         traceback.print_exception(type(error), error, trimmed or error.__traceback__)
+
+
+def with_user_line(error: BaseException, file: Path) -> str:
+    """The error's message, and the line of the file that was at work unless the message has it."""
+    line, trace = None, _from_file(error.__traceback__, str(file))
+    while trace is not None:
+        line, trace = trace.tb_lineno, _from_file(trace.tb_next, str(file))
+    place = f"{file}:{line}"
+    message = str(error)
+    return message if line is None or place in message else f"{message} (at {place})"
 
 
 def _source(file: Path) -> bytes:

@@ -31,8 +31,8 @@ from espalier.exec.native_graph import build_graph
 from espalier.exec.plan import Plan
 
 _MEMORY_ADVICE = (
-    "Lower num_slots (the KV pool) or max_rows (scratch), use weights int8 and kv_dtype bf16, or "
-    "free memory."
+    "Lower num_slots (the KV pool; max_total_tokens of an Engine) or max_rows (scratch; "
+    "chunked_prefill_size), use weights int8 and kv_dtype bf16, or free memory."
 )
 _MAX_SIZE = 2**31 - 2  # slots and rows are int32
 

@@ -15,6 +15,7 @@ from espalier.backends.base import derive_seed
 from espalier.errors import BatchError, CapacityError, UserInputError
 from espalier.lang import loop
 from espalier.lang.config import chosen_backend
+from espalier.lang.failure import Failure
 from espalier.lang.interpreter import Launch, launch, run_body, run_body_async
 from espalier.lang.options import RunOptions
 from espalier.lang.program import current_program, next_run_key, refuse_blocking
@@ -132,10 +133,14 @@ class Batch:
         job = self._job
         args, kwargs = job.items[index]
         start = launch(job.function, args, kwargs, job.options, self._key_of(index))
-        with contextlib.suppress(Exception):  # the state holds the error of its body
-            await self._body(start)
-        await start.program.when_idle().wait_async()
-        error = await start.state.aerror()
+        try:
+            with contextlib.suppress(Exception):  # the state holds the error of its body
+                await self._body(start)
+            await start.program.when_idle().wait_async()
+            error = await start.state.aerror()
+        except asyncio.CancelledError:
+            start.program.abort(Failure.cancelled("the batch was ended early"))
+            raise
         self._num_running -= 1
         assert self._outcomes is not None
         self._outcomes.put_nowait(Outcome(index, start.state, error))
@@ -148,9 +153,6 @@ class Batch:
         self._bodies.add(done)
         try:
             await done.wait_async()
-        except asyncio.CancelledError:
-            start.state.cancel()
-            raise
         finally:
             if done.done:
                 self._bodies.discard(done)

@@ -32,7 +32,7 @@ class CallOp:
     wakes = True
     kind = "call"
 
-    def __init__(self, variable: Variable, location: SourceLine, key: int) -> None:
+    def __init__(self, variable: Variable, location: SourceLine | None, key: int) -> None:
         self.variable = variable
         self.location = location
         self.key = key
@@ -62,7 +62,7 @@ class GenerateOp(CallOp):
     def __init__(
         self,
         variable: Variable,
-        location: SourceLine,
+        location: SourceLine | None,
         key: int,
         *,
         sampling: SamplingParams,

@@ -42,10 +42,7 @@ class Failure:
         """What `text()`, `sync()`, `join()` and iterators over the text raise."""
         if self.call is None:
             return self.cause
-        place = f" at {self.location}" if self.location else ""
-        return self._chained(
-            f"{self.call}{place} failed: {_described(self.cause)}", self.variable, self.location
-        )
+        return self._chained(self._described(), self.variable, self.location)
 
     def raised_for(
         self, source: object, call: str, name: str | None, location: SourceLine | None
@@ -55,14 +52,15 @@ class Failure:
             return self.raised
 
         def raised() -> BaseException:
-            if self.call is None:
-                reason = _described(self.cause)
-            else:
-                reason = f"{self.call} at {self.location} failed: {_described(self.cause)}"
+            reason = _described(self.cause) if self.call is None else self._described()
             place = f" at {location}" if location else ""
             return self._chained(f"{call}{place} was cancelled: {reason}", name, location)
 
         return raised
+
+    def _described(self) -> str:
+        place = f" at {self.location}" if self.location else ""
+        return f"{self.call}{place} failed: {_described(self.cause)}"
 
     def _chained(
         self, message: str, variable: str | None, location: SourceLine | None

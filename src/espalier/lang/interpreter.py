@@ -91,11 +91,15 @@ async def run_async(start: Launch) -> ProgramState:
     """
     if start.program.options.stream:
         return _run_streaming(start)
-    if start.is_async:
-        await run_body_async(start)
-    else:
-        await _body_on_thread(start)
-    await start.program.when_idle().wait_async()
+    try:
+        if start.is_async:
+            await run_body_async(start)
+        else:
+            await _body_on_thread(start)
+        await start.program.when_idle().wait_async()
+    except asyncio.CancelledError as error:
+        start.program.abort(Failure.of_body(error))
+        raise
     return start.state
 
 
@@ -174,8 +178,4 @@ async def _body_on_thread(start: Launch) -> None:
     if in_worker() and crew.is_full():
         run_body(start)  # a worker that waited for a free worker might wait for itself
         return
-    try:
-        await crew.run(lambda: run_body(start)).wait_async()
-    except asyncio.CancelledError as error:
-        start.program.abort(Failure.of_body(error))
-        raise
+    await crew.run(lambda: run_body(start)).wait_async()

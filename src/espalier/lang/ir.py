@@ -63,7 +63,7 @@ class SglGen(SglExpr):
     sampling: Mapping[str, Any]
     logprobs: Mapping[str, Any]
     dtype: str | None
-    location: SourceLine
+    location: SourceLine | None
 
     def __repr__(self) -> str:
         return f"Gen({self.name!r})"
@@ -78,7 +78,7 @@ class SglSelect(SglExpr):
     temperature: float
     choices_method: ChoicesMethod
     seed: int | None
-    location: SourceLine
+    location: SourceLine | None
 
     def __repr__(self) -> str:
         return f"Select({self.name!r}, choices={list(self.choices)!r})"

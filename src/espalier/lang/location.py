@@ -19,12 +19,18 @@ class SourceLine(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
-def call_site() -> SourceLine:
-    """The nearest line of the stack that is not Espalier's own."""
+# Modules that only run what they are given: beyond them lies no line of a user's program.
+_RUNNERS = ("threading", "asyncio", "concurrent")
+
+
+def call_site() -> SourceLine | None:
+    """The nearest line of the stack that is not Espalier's own; None where there is none."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")
         if module != _PACKAGE and not module.startswith(_INSIDE):
             break
         frame = frame.f_back
+    if frame.f_globals.get("__name__", "").partition(".")[0] in _RUNNERS:
+        return None
     return SourceLine(frame.f_code.co_filename, frame.f_lineno)

@@ -131,10 +131,8 @@ class Program:
     def when_idle(self) -> Promise[None]:
         """Done once no stream of the program is at work."""
         promise: Promise[None] = Promise()
-        if loop.on_loop_thread():
-            self._await_idle(promise)
-        else:
-            loop.call_soon(self._await_idle, promise)
+        # Queued on the loop's own thread too: behind the starts of streams that are queued there.
+        loop.call_soon(self._await_idle, promise)
         return promise
 
     def _await_idle(self, promise: Promise[None]) -> None:

@@ -110,8 +110,9 @@ def chat_template_from_folder(path: Path) -> str | None:
     for name in ("tokenizer_config.json", "chat_template.json"):
         template = json_file(path / name).get("chat_template")
         if isinstance(template, list):
-            named = {entry.get("name"): entry.get("template") for entry in template}
-            template = named.get("default")
+            entries = [entry for entry in template if isinstance(entry, dict)]
+            named = [entry.get("template") for entry in entries if entry.get("name") == "default"]
+            template = named[-1] if named else None
         if isinstance(template, str):
             return template
     return None
@@ -161,10 +162,9 @@ def _eos_ids(
     eos_id: int | None, generation: Mapping[str, Any], added: Iterable[Mapping[str, Any]]
 ) -> frozenset[int]:
     ends = END_NAMES - HTML_NAMES
-    ids = {token["id"] for token in added if token["content"] in ends}
+    ids = [eos_id, *(token["id"] for token in added if token["content"] in ends)]
     listed = generation.get("eos_token_id")
-    ids.update(listed if isinstance(listed, list) else [listed])
-    ids.add(eos_id)
+    ids += listed if isinstance(listed, list) else [listed]
     return frozenset(token_id for token_id in ids if isinstance(token_id, int))
 
 
