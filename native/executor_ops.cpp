@@ -7,9 +7,9 @@
 namespace espalier {
 namespace {
 
-constexpr int64_t kElementsPerChunk = 8192;  // less is not worth waking another thread
-constexpr int64_t kRowsPerBlock = 192;       // rows whose quantised inputs stay in the cache
-constexpr int64_t kTilesPerStep = 8;         // tiles that a float kernel takes at once
+constexpr int64_t kElementsPerChunk = 8192;       // less is not worth waking another thread
+constexpr int64_t kRowsPerBlock = 192;            // rows whose quantised inputs stay in the cache
+constexpr int64_t kInt8Tiles = 2, kF32Tiles = 8;  // tiles that a kernel takes at once, at most
 constexpr int64_t kMostTilesPerChunk = 64;
 
 int64_t chunks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -125,9 +125,8 @@ void Executor::multiply(int x, float soft_cap) {
   const int64_t row_blocks = chunks_of(num_rows_, kRowsPerBlock);
   int64_t tiles_per_chunk = num_tiles * row_blocks / (6 * pool_.num_threads());
   tiles_per_chunk = std::clamp<int64_t>(tiles_per_chunk, 1, kMostTilesPerChunk);
-  if (options_.weights == WeightFormat::F32) {
-    tiles_per_chunk = chunks_of(tiles_per_chunk, kTilesPerStep) * kTilesPerStep;
-  }
+  const int64_t at_once = options_.weights == WeightFormat::Int8 ? kInt8Tiles : kF32Tiles;
+  tiles_per_chunk = chunks_of(tiles_per_chunk, at_once) * at_once;
   const int64_t tile_chunks = chunks_of(num_tiles, tiles_per_chunk);
   pool_.run(row_blocks * tile_chunks, [&](int64_t chunk, int) {
     const int64_t row = chunk / tile_chunks * kRowsPerBlock;

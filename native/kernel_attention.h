@@ -103,6 +103,22 @@ ESPALIER_INLINE void gather(const AttentionShape& shape, const AttentionUnit& un
   }
 }
 
+// Starts to load the keys and values of a block: slots lie anywhere, so the hardware cannot guess.
+ESPALIER_INLINE void prefetch(const AttentionShape& shape, const AttentionUnit& unit, int64_t block,
+                              Range range) {
+  constexpr int64_t kLine = 64;
+  const int64_t row_bytes = shape.head_dim * (shape.kv_is_bf16 ? 2 : 4);
+  const char* keys = static_cast<const char*>(shape.keys);
+  const char* values = static_cast<const char*>(shape.values);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const int64_t row = (unit.slots[block + i] * shape.num_kv_heads + unit.kv_head) * row_bytes;
+    for (int64_t byte = 0; byte < row_bytes; byte += kLine) {
+      __builtin_prefetch(keys + row + byte, 0, 2);
+      __builtin_prefetch(values + row + byte, 0, 2);
+    }
+  }
+}
+
 // Scores of one query become exponentials, in place; returns what its earlier sums are scaled by.
 // `stats` holds the largest score and the sum of exponentials so far.
 ESPALIER_INLINE float soften(const AttentionShape& shape, Range range, float* scores,
@@ -226,12 +242,16 @@ static void attend_segment(const AttentionShape& shape, const AttentionUnit& uni
   const int64_t last = unit.positions[unit.num_rows - 1];
   const int64_t first = shape.window > 0 ? larger(0, unit.positions[0] - shape.window + 1) : 0;
   const int64_t end = smaller((segment + 1) * kSegment, last + 1);
+  const auto range_of = [&](int64_t block) {
+    return Range{larger(0, first - block), smaller(kBlock, end - block)};
+  };
   float* keys = scratch;
   float* values = scratch + kBlock * shape.head_dim;
-  for (int64_t block = larger(segment * kSegment, first / kBlock * kBlock); block < end;
-       block += kBlock) {
-    const Range range = {larger(0, first - block), smaller(kBlock, end - block)};
-    gather(shape, unit, block, range, keys, values);
+  int64_t block = larger(segment * kSegment, first / kBlock * kBlock);
+  prefetch(shape, unit, block, range_of(block));
+  for (; block < end; block += kBlock) {
+    if (block + kBlock < end) prefetch(shape, unit, block + kBlock, range_of(block + kBlock));
+    gather(shape, unit, block, range_of(block), keys, values);
     attend_queries(shape, unit, block, keys, values, partials);
   }
 }

@@ -59,60 +59,86 @@ ESPALIER_INLINE void accumulate(const float* const (&a)[R], const float* b, int6
   }
 }
 
-// One tile for R rows: exact integer sums per group of 64 inputs, then floats, group by group.
-template <int R>
+// C tiles for R rows: exact integer sums per group of 64 inputs, then floats, group by group.
+template <int R, int C>
 static void int8_block(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out, int64_t row,
                        int64_t tile) {
   constexpr int kQuads = kGroup / 4;
-  const int8_t* line = w.tiles + tile * w.num_groups * kGroup * kLanes;
+  // Two integer sums per output hide the latency of the products where there are few outputs.
+  constexpr int kChains = R * C <= 8 ? 2 : 1;
+  const int64_t tile_bytes = w.num_groups * kGroup * kLanes;
+  const int8_t* line = w.tiles + tile * tile_bytes;
   const float* scales = w.scales + tile * w.num_groups * kLanes;
   const int32_t* pairs = x.pairs + row * x.stride;
-  Vec sums[R];
+  Vec sums[R][C];
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) sums[r] = zero();
-  for (int64_t group = 0; group < w.num_groups; ++group) {
-    // Two sums per row hide the latency of the products where rows are few.
-    constexpr int kChains = R <= 4 ? 2 : 1;
-    IVec whole[R][kChains];
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) sums[r][c] = zero();
+  }
+  for (int64_t group = 0; group < w.num_groups; ++group, scales += kLanes) {
+    IVec whole[R][C][kChains];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      for (int chain = 0; chain < kChains; ++chain) whole[r][chain] = izero();
+      for (int c = 0; c < C; ++c) {
+        for (int chain = 0; chain < kChains; ++chain) whole[r][c][chain] = izero();
+      }
     }
 #pragma GCC unroll 1
     for (int quad = 0; quad < kQuads; ++quad, line += 4 * kLanes, pairs += 2) {
-      Pairs even, odd;
-      split_quads(line, even, odd);
+      Pairs even[C], odd[C];
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) split_quads(line + c * tile_bytes, even[c], odd[c]);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const int32_t* pair = pairs + r * x.stride;
-        whole[r][0] = dot_pairs(whole[r][0], even, pair[0]);
-        whole[r][kChains - 1] = dot_pairs(whole[r][kChains - 1], odd, pair[1]);
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) {
+          whole[r][c][0] = dot_pairs(whole[r][c][0], even[c], pair[0]);
+        }
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) {
+          whole[r][c][kChains - 1] = dot_pairs(whole[r][c][kChains - 1], odd[c], pair[1]);
+        }
       }
     }
-    const Vec scale = load(scales + group * kLanes);
+#pragma GCC unroll 4
+    for (int c = 0; c < C; ++c) {
+      const Vec scale = load(scales + c * w.num_groups * kLanes);
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const IVec sum = kChains == 1 ? whole[r][0] : iadd(whole[r][0], whole[r][kChains - 1]);
-      sums[r] = add(sums[r], mul(to_float(sum), scale));
+      for (int r = 0; r < R; ++r) {
+        IVec sum = whole[r][c][0];
+        if constexpr (kChains == 2) sum = iadd(sum, whole[r][c][1]);
+        sums[r][c] = add(sums[r][c], mul(to_float(sum), scale));
+      }
     }
   }
-  const int64_t column = tile * kLanes;
+  for (int c = 0; c < C; ++c) {
+    const int64_t column = (tile + c) * kLanes;
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    Vec y = mul(sums[r], splat(x.scales[row + r]));
-    if (w.bias != nullptr) y = add(y, load(w.bias + column));
-    store_tile(out.data + (row + r) * out.stride + column, y, w.out_features - column);
+    for (int r = 0; r < R; ++r) {
+      Vec y = mul(sums[r][c], splat(x.scales[row + r]));
+      if (w.bias != nullptr) y = add(y, load(w.bias + column));
+      store_tile(out.data + (row + r) * out.stride + column, y, w.out_features - column);
+    }
   }
+}
+
+template <int C>
+static void int8_tiles(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out, Range rows,
+                       int64_t tile) {
+  each_row_block<kInt8Rows>(rows, [&](int64_t row, int count) {
+    with_row_count<kInt8Rows>(
+        count, [&](auto r) { int8_block<decltype(r)::value, C>(w, x, out, row, tile); });
+  });
 }
 
 static void linear_int8(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out, Range rows,
                         Range tiles) {
-  for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-    each_row_block<kInt8Rows>(rows, [&](int64_t row, int count) {
-      with_row_count<kInt8Rows>(
-          count, [&](auto r) { int8_block<decltype(r)::value>(w, x, out, row, tile); });
-    });
+  int64_t tile = tiles.begin;
+  for (; tile + kInt8Tiles <= tiles.end; tile += kInt8Tiles) {
+    int8_tiles<kInt8Tiles>(w, x, out, rows, tile);
   }
+  for (; tile < tiles.end; ++tile) int8_tiles<1>(w, x, out, rows, tile);
 }
 
 // C tiles for R rows; each output is one chain of fused products over the inputs in order.

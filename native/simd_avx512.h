@@ -11,7 +11,8 @@
 
 namespace espalier::ESPALIER_ISA {
 
-constexpr int kInt8Rows = 12;
+constexpr int kInt8Rows = 8;   // rows that the int8 kernel takes at once
+constexpr int kInt8Tiles = 2;  // and tiles
 constexpr int kAccumulators = 24;
 constexpr int kFloatRows = 6;
 constexpr int kScoreVectors = 4;

@@ -4,7 +4,8 @@
 
 namespace espalier::ESPALIER_ISA {
 
-constexpr int kInt8Rows = 4;      // rows that the int8 kernel keeps in registers
+constexpr int kInt8Rows = 4;      // rows that the int8 kernel takes at once
+constexpr int kInt8Tiles = 1;     // and tiles
 constexpr int kAccumulators = 6;  // vectors that the float kernels keep in registers
 constexpr int kFloatRows = 3;     // rows that they take at once
 constexpr int kScoreVectors = 2;  // vectors of scores or head elements that attention takes
