@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 
@@ -26,6 +28,7 @@ from espalier.errors import (
     UnsupportedError,
     UserInputError,
 )
+from espalier.exec import memory
 from espalier.exec import native as native_module
 from espalier.exec import plan as ops
 from espalier.exec.executor import ExecutorOptions, StepBatch
@@ -158,7 +161,10 @@ def test_isa_of_the_environment_is_forced(monkeypatch: pytest.MonkeyPatch) -> No
     subject(isa=ISAS[0])  # an explicit choice wins
     for isa in ISAS:
         monkeypatch.setenv("ESPALIER_ISA", isa)
+        assert subject().isa == isa
         assert subject().run(good_batch()).shape == (5, 97)
+    monkeypatch.delenv("ESPALIER_ISA")
+    assert subject().isa == ISAS[-1]
 
 
 def test_threads_default_to_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +189,15 @@ def test_pool_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     )
     with pytest.raises(CapacityError, match="none"):
         subject()
+
+
+def test_logits_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = subject()
+    monkeypatch.setattr(native_module, "_LARGE_LOGITS_BYTES", 5 * 97 * 4)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    with pytest.raises(CapacityError, match="logits .* Ask for the logits of fewer rows"):
+        executor.run(good_batch())
+    assert executor.run(replace(good_batch(), logit_rows=ints(4))).shape == (1, 97)
 
 
 def test_sizes_beyond_64_bits_are_refused() -> None:
@@ -311,6 +326,26 @@ def test_forked_child_gets_an_error_and_ends() -> None:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert np.isfinite(executor.run(good_batch())).all()
+
+
+def test_process_ends_in_silence_with_an_executor_still_open() -> None:
+    script = (
+        "from tests.exec.tiny_plans import *\n"
+        "plan = llama_like()\n"
+        "kept = native(plan, random_tensors(plan, 0), num_threads=3)\n"
+        "logits = kept.run(batch_of([([1, 2, 3], 0, range(3))]))\n"
+        "print(logits.shape)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(3, 97)\n", "")
 
 
 def test_make_executor_knows_its_kinds() -> None:

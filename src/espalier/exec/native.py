@@ -35,6 +35,7 @@ _MEMORY_ADVICE = (
     "chunked_prefill_size), use weights int8 and kv_dtype bf16, or free memory."
 )
 _MAX_SIZE = 2**31 - 2  # slots and rows are int32
+_LARGE_LOGITS_BYTES = 256 << 20  # from here on it is asked first whether there is memory
 
 
 class NativeExecutor:
@@ -47,10 +48,14 @@ class NativeExecutor:
     Raises UnsupportedError or UserInputError for options that cannot be honoured, ModelFileError
     for a tensor that does not fit, CapacityError where memory would not suffice. `run` and `close`
     may be called from any thread; they wait for each other.
+
+    Attributes:
+        isa: the instruction set in use.
     """
 
     def __init__(self, plan: Plan, weights: WeightSource, options: ExecutorOptions) -> None:
-        native_options = _native_options(options)
+        self.isa = _isa(options.isa)
+        native_options = _native_options(options, self.isa)
         graph = build_graph(plan, weights)
         self.plan = plan
         self.num_slots = options.num_slots
@@ -71,7 +76,8 @@ class NativeExecutor:
         """Runs one step and returns logits, `[len(batch.logit_rows), vocab_size]`.
 
         The array may be overwritten by the next run. Raises UserInputError for a batch that breaks
-        StepBatch's rules; nothing has been computed or written then.
+        StepBatch's rules, CapacityError where there is no memory for the logits; nothing has been
+        computed or written then.
         """
         arrays = (
             _int32("token_ids", batch.token_ids),
@@ -81,6 +87,9 @@ class NativeExecutor:
             _int32("slot_starts", batch.slot_starts),
             _int32("logit_rows", batch.logit_rows),
         )
+        logits_bytes = len(batch.logit_rows) * self.plan.geometry.vocab_size * 4
+        if logits_bytes >= _LARGE_LOGITS_BYTES:
+            require_memory({"logits": logits_bytes}, "Ask for the logits of fewer rows at once.")
         with self._lock:
             executor = self._open()
             try:
@@ -128,7 +137,7 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
         raise BackendError(f"the executor's threads could not be started: {error}.") from error
 
 
-def _native_options(options: ExecutorOptions) -> _native.Options:
+def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
     weights = _choice("weights", options.weights, ("int8", "f32"), default="int8")
     kv_default = "bf16" if weights == "int8" else "f32"
     kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "f32"), default=kv_default)
@@ -139,14 +148,16 @@ def _native_options(options: ExecutorOptions) -> _native.Options:
         weights == "int8",
         kv_dtype == "bf16",
         _whole("num_threads", num_threads, 1024),
-        _isa(options.isa),
+        isa,
     )
 
 
 def _isa(given: str) -> str:
     name = (settings.forced_isa() or "auto") if given == "auto" else given
+    if name == "auto":
+        return _native.best_isa()
     available = _native.available_isas().split(", ")
-    if name != "auto" and name not in available:
+    if name not in available:
         raise UnsupportedError(
             f"instruction set {name!r} is not available on this machine; available are auto, "
             f"{', '.join(available)}."
