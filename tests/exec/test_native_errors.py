@@ -195,7 +195,7 @@ def test_logits_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     executor = subject()
     monkeypatch.setattr(native_module, "_LARGE_LOGITS_BYTES", 5 * 97 * 4)
     monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
-    with pytest.raises(CapacityError, match="logits .* Ask for the logits of fewer rows"):
+    with pytest.raises(CapacityError, match=r"logits .* Ask for the logits of fewer rows"):
         executor.run(good_batch())
     assert executor.run(replace(good_batch(), logit_rows=ints(4))).shape == (1, 97)
 
