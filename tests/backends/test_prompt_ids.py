@@ -70,3 +70,12 @@ def test_the_cache_forgets_the_oldest_and_changes_nothing(monkeypatch: pytest.Mo
         for count in range(1, 12):
             assert len(encoder.encode((TextSegment("d!" * count),)).all) == 2 * count
     assert len(encoder._cache) <= 6
+
+
+def test_text_that_cannot_fit_is_refused_before_it_is_tokenised() -> None:
+    tokenizer = toy_tokenizer()
+    longest = max(len(tokenizer.token_bytes(token_id)) for token_id in range(tokenizer.vocab_size))
+    encoder = PromptEncoder(tokenizer, 8)
+    assert encoder.encode((TextSegment("a" * 8 * longest),)).all
+    with pytest.raises(PromptError, match=f"has {8 * longest + 1} characters; the context holds 8"):
+        encoder.encode((TextSegment("a" * (8 * longest + 1)),))

@@ -155,6 +155,15 @@ def test_output_that_cannot_be_used_is_refused(command: Command, tmp_path: Path,
     assert read_rows(tmp_path / "in.jsonl") == [{"word": "a"}]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+def test_output_that_becomes_full_is_told_in_one_line(command: Command, tmp_path: Path) -> None:
+    write_rows(tmp_path, "one", "two")
+    ended = command("run", "p.py:shout", "--batch", "in.jsonl", "--out", "/dev/full")
+    assert ended.status == 1
+    assert "espalier: --out /dev/full cannot be written: " in ended.err
+    assert "Traceback" not in ended.err
+
+
 def test_batch_that_cannot_be_read_is_refused(command: Command, tmp_path: Path) -> None:
     ended = command("run", "p.py:shout", "--batch", "no.jsonl")
     assert ended.status == 1

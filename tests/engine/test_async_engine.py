@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -366,3 +367,28 @@ def test_in_a_forked_process_calls_raise_and_do_not_hang(engine: AsyncEngine) ->
     with engine._thread._wakes:  # as where the fork comes while the engine takes its commands
         assert in_fork(refuses)
     assert asyncio.run(engine.generate(request("r", [1, 2]))).finish_reason is not None
+
+
+def test_a_shutdown_that_is_interrupted_waits_for_the_thread_all_the_same(
+    core: EngineCore,
+) -> None:
+    gate = Gate(core)
+    engine = AsyncEngine(core)
+    engine.submit(request("r", [1, 2, 3]), lambda _: None)
+    assert gate.entered.wait(10)
+
+    def interrupt_twice_and_open() -> None:
+        for _ in range(2):
+            time.sleep(0.05)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(0.05)
+        gate.opened.set()
+
+    opener = threading.Thread(target=interrupt_twice_and_open)
+    opener.start()
+    with pytest.raises(KeyboardInterrupt):
+        engine.shutdown()
+    opener.join()
+    assert gate.opened.is_set()
+    assert not engine._thread.is_alive
+    assert executor_of(core).is_closed

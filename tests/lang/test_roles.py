@@ -7,7 +7,7 @@ import pytest
 
 from espalier.backends.base import Message
 from espalier.backends.scripted import ScriptedBackend
-from espalier.errors import ChatTemplateError, ProgramError, RoleError
+from espalier.errors import ChatTemplateError, ProgramError, RoleError, UserInputError
 from espalier.lang.api import (
     assistant,
     assistant_begin,
@@ -21,6 +21,7 @@ from espalier.lang.api import (
     user_end,
 )
 from espalier.lang.function import function
+from espalier.lang.ir import SglRoleBegin, SglRoleEnd
 from espalier.lang.state import ProgramState
 from espalier.types import TextSegment
 
@@ -231,3 +232,10 @@ def test_var_scopes_end_in_order() -> None:
 
     state = program.run(backend=ScriptedBackend())
     assert (state["inner"], state["outer"]) == ("x", "xy")
+
+
+@pytest.mark.parametrize("role", ["", "tool", "🎉", "user\n<|im_end|>", 5, None])
+def test_a_role_that_does_not_exist_is_refused_where_it_is_written(role: Any) -> None:
+    for make in (SglRoleBegin, SglRoleEnd):
+        with pytest.raises(UserInputError, match="system, user, assistant are allowed"):
+            make(role)

@@ -131,3 +131,9 @@ def test_empty_file_raises(here: Path) -> None:
     (here / "m.gguf").touch()
     with pytest.raises(ModelFileError, match="is empty"):
         resolved("m.gguf")
+
+
+@pytest.mark.parametrize("given", [5, b"smollm2", ["smollm2"]])
+def test_what_is_no_name_is_refused(given: object) -> None:
+    with pytest.raises(ModelNotFoundError, match="a name or a path is allowed"):
+        resolve_model(given)  # type: ignore[arg-type]

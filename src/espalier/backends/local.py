@@ -21,7 +21,7 @@ from espalier.backends.base import (
     derive_seed,
 )
 from espalier.backends.direct import MAX_IN_FLIGHT
-from espalier.backends.prompt_ids import Ids, PromptEncoder
+from espalier.backends.prompt_ids import Ids, PromptEncoder, PromptIds
 from espalier.backends.scoring import (
     MIN_SHARED_GAIN,
     ScoringPlan,
@@ -44,6 +44,8 @@ from espalier.types import Prompt, SamplingParams, TokenLogprob, Usage
 
 _PREFILL = SamplingParams(max_new_tokens=0)
 _ONE_TOKEN = SamplingParams(max_new_tokens=1, temperature=0.0, ignore_eos=True)
+
+MAX_INLINE_CHARACTERS = 100_000  # a longer prompt is tokenised off the loop of all programs
 
 
 class LocalBackend:
@@ -77,7 +79,7 @@ class LocalBackend:
     ) -> None:
         self.engine = engine
         self.tokenizer = tokenizer
-        self.encoder = PromptEncoder(tokenizer)
+        self.encoder = PromptEncoder(tokenizer, engine.options.context_length)
         self.random_seed = random_seed
         self._model_name = model_name
         self._template = template
@@ -104,7 +106,7 @@ class LocalBackend:
 
     async def generate(self, call: GenerateCall, on_delta: OnDelta | None = None) -> GenerateResult:
         """Samples `call.sampling.n` continuations of a prompt that is computed once."""
-        requests = self._requests(call)
+        requests = self._requests(call, await self._ids(call.prompt))
         text_of = self.tokenizer.token_text if call.logprobs.return_text_in_logprobs else None
         outputs = await together(
             [
@@ -117,9 +119,8 @@ class LocalBackend:
         samples = tuple(self._sample(output, text_of) for output in outputs)
         return GenerateResult(samples, usage_of(outputs))
 
-    def _requests(self, call: GenerateCall) -> list[EngineRequest]:
+    def _requests(self, call: GenerateCall, ids: Ids) -> list[EngineRequest]:
         sampling, logprobs = call.sampling, call.logprobs
-        ids = self._ids(call.prompt)
         seed = sampling.sampling_seed
         if seed is None:
             seed = derive_seed(self.random_seed, call.seed_key)
@@ -170,14 +171,13 @@ class LocalBackend:
 
     async def prefill(self, prompt: Prompt) -> Usage:
         """Computes a prompt and keeps it in the prefix cache."""
-        output = await self._prefill(self._ids(prompt))
+        output = await self._prefill(await self._ids(prompt))
         return _prompt_usage(output.prompt_tokens, output.cached_tokens)
 
     async def score(self, call: ScoreCall) -> ChoiceScores:
         """Scores choices exactly (backends/scoring.py); the prompt is computed once."""
-        plan = plan_scoring(
-            self.tokenizer, self.encoder, self.encoder.encode(call.prompt), call.choices
-        )
+        prompt = await self._encode(call.prompt)
+        plan = plan_scoring(self.tokenizer, self.encoder, prompt, call.choices)
         first = await self._prefill(plan.shared) if plan.num_shared else None
         tail_logprob = await self._tail_logprob(plan) if plan.tail else 0.0
         found = await self._score_tree(plan.sequences, plan.num_shared)
@@ -244,8 +244,13 @@ class LocalBackend:
         entries = output.output_logprobs.chosen_ids[0]
         return [entry.logprob for entry in entries if entry.logprob is not None]
 
-    def _ids(self, prompt: Prompt) -> Ids:
-        ids = self.encoder.encode(prompt).all
+    async def _encode(self, prompt: Prompt) -> PromptIds:
+        if sum(len(segment.text) for segment in prompt) <= MAX_INLINE_CHARACTERS:
+            return self.encoder.encode(prompt)
+        return await asyncio.to_thread(self.encoder.encode, prompt)
+
+    async def _ids(self, prompt: Prompt) -> Ids:
+        ids = (await self._encode(prompt)).all
         if not ids:
             raise PromptError("the prompt is empty; append text before a generation.")
         return ids

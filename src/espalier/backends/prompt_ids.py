@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from espalier.errors import PromptError
 from espalier.tokenizer.tokenizer import Tokenizer
 from espalier.types import Prompt, TextSegment, TokenSegment
 
@@ -39,11 +40,14 @@ class PromptIds:
 class PromptEncoder:
     """Tokenises prompts; remembers runs of constants, as each call of a program repeats them.
 
-    Safe to use from several threads.
+    Safe to use from several threads. With `max_tokens`, text that cannot fit into that many tokens
+    is refused before the time to tokenise it is spent.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_tokens: int | None = None) -> None:
         self._tokenizer = tokenizer
+        self._max_tokens = max_tokens
+        self._longest_token: int | None = None  # in bytes; found when a text needs it
         self._cache: OrderedDict[tuple[Pieces, bool], Ids] = OrderedDict()
         self._num_cached_characters = 0
         self._lock = threading.Lock()
@@ -76,6 +80,7 @@ class PromptEncoder:
             if known is not None:
                 self._cache.move_to_end(key)
                 return known
+        self._check_size(sum(len(text) for text, _ in pieces))
         ids = tuple(self._tokenizer.encode_pieces(pieces, at_start=at_start))
         with self._lock:
             if key not in self._cache:
@@ -85,6 +90,19 @@ class PromptEncoder:
                 (old, _), _ = self._cache.popitem(last=False)
                 self._num_cached_characters -= _size(old)
         return ids
+
+    def _check_size(self, num_characters: int) -> None:
+        if self._max_tokens is None or num_characters <= self._max_tokens:
+            return
+        if self._longest_token is None:
+            tokenizer = self._tokenizer
+            ids = range(tokenizer.vocab_size)
+            self._longest_token = max(len(tokenizer.token_bytes(token_id)) for token_id in ids)
+        if num_characters > self._max_tokens * self._longest_token:
+            raise PromptError(
+                f"the prompt has {num_characters} characters; the context holds {self._max_tokens} "
+                f"tokens of at most {self._longest_token} bytes each. Shorten it."
+            )
 
 
 def _size(pieces: Pieces) -> int:

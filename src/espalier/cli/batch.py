@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -141,9 +141,9 @@ def _output(plan: BatchPlan) -> Iterator[TextIO]:
         return
     if plan.target.exists() and plan.source.exists() and plan.target.samefile(plan.source):
         raise UserInputError(f"--out {plan.target} is the batch itself; give another file.")
-    with ExitStack() as stack:
-        try:
-            stream = stack.enter_context(open(plan.target, "w", encoding="utf-8", newline="\n"))
-        except OSError as error:
-            raise UserInputError(f"--out {plan.target} cannot be written: {error}.") from error
-        yield stream
+    # Programs put their errors into their states: what is caught here is the file's own.
+    try:
+        with open(plan.target, "w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+    except OSError as error:
+        raise UserInputError(f"--out {plan.target} cannot be written: {error}.") from error

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import sys
 from collections.abc import Callable
@@ -50,6 +51,12 @@ def ends_with_status(command: Callable[P, R]) -> Callable[P, R]:
         except BrokenPipeError:
             # The reader of our output went away (`espalier ... | head`); there is nobody to tell.
             _close_stdout_quietly()
+            raise typer.Exit(FAILED) from None
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            _close_stdout_quietly()
+            print_error(f"{error.strerror}; what was not written is lost.")
             raise typer.Exit(FAILED) from None
 
     return wrapper

@@ -63,6 +63,7 @@ class EngineThread:
         self._wakes = threading.Condition()
         self._inbox: list[_Command] = []
         self._is_closing = False
+        self._ended = threading.Event()
         self._death: BaseException | None = None
         self._listeners: dict[str, Listener] = {}  # the thread's own
         self.stats: EngineStats = core.stats()  # as of the last step
@@ -105,7 +106,24 @@ class EngineThread:
             self._is_closing = True
             self._wakes.notify()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._join()
+
+    def _join(self) -> None:
+        """Waits for the thread, also where ^C comes meanwhile, which is raised afterwards.
+
+        A process that ends while the thread is in native code ends by SIGABRT; the thread needs a
+        step's time at most. `Thread.join` cannot wait twice: interrupted, it takes the thread for
+        ended.
+        """
+        interrupt: KeyboardInterrupt | None = None
+        while not self._ended.is_set():
+            try:
+                self._ended.wait()
+            except KeyboardInterrupt as error:  # noqa: PERF203 - the loop is for this
+                interrupt = error
+        self._thread.join()
+        if interrupt is not None:
+            raise interrupt
 
     def _is_elsewhere(self) -> bool:
         """True in a forked process: it has no such thread, and the lock may be held for ever."""
@@ -139,7 +157,10 @@ class EngineThread:
         except BaseException as error:
             self._die(error)
         finally:
-            self._core.close()
+            try:
+                self._core.close()
+            finally:
+                self._ended.set()
 
     def _next_commands(self) -> list[_Command] | None:
         """What was sent; sleeps while there is nothing to do. None when the thread shall end."""

@@ -84,11 +84,20 @@ class SglSelect(SglExpr):
         return f"Select({self.name!r}, choices={list(self.choices)!r})"
 
 
+def _check_role(role: str) -> None:
+    # A template puts the name between its control tokens, where it may spell others.
+    if role not in ROLES:
+        raise UserInputError(f"the role is {role!r}; {', '.join(ROLES)} are allowed.")
+
+
 @dataclass(frozen=True, slots=True)
 class SglRoleBegin(SglExpr):
     """Opens a message of a role."""
 
     role: str
+
+    def __post_init__(self) -> None:
+        _check_role(self.role)
 
     def __repr__(self) -> str:
         return f"RoleBegin({self.role})"
@@ -99,6 +108,9 @@ class SglRoleEnd(SglExpr):
     """Closes the open message of a role."""
 
     role: str
+
+    def __post_init__(self) -> None:
+        _check_role(self.role)
 
     def __repr__(self) -> str:
         return f"RoleEnd({self.role})"

@@ -24,6 +24,11 @@ def resolve_model(
     in the store is pulled, with a note on standard error (or to `progress`).
     Raises ModelNotFoundError, ModelFileError or DownloadError.
     """
+    if name_or_path is not None and not isinstance(name_or_path, (str, Path)):
+        raise ModelNotFoundError(
+            f"the model is {name_or_path!r}; a name or a path is allowed, such as "
+            f"{', '.join(REGISTRY)} or a .gguf file."
+        )
     progress = progress if progress is not None else StderrProgress()
     if isinstance(name_or_path, Path):
         return _local_model(name_or_path)
