@@ -1,0 +1,191 @@
+"""Processor time of what surrounds the forward pass: tree, step, sampler, tokenizer.
+
+    python bench/engine/parts.py
+    python bench/engine/parts.py --model gemma3-270m
+
+prints JSON: times are medians of processor time (time.process_time) on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espalier.engine.engine import EngineCore
+from espalier.engine.options import EngineOptions
+from espalier.engine.radix_cache import RadixCache
+from espalier.engine.radix_node import PrefixCursor
+from espalier.engine.request import EngineRequest
+from espalier.engine.sampler import Sampler
+from espalier.engine.sampler_rows import SampledToken, SampleRow
+from espalier.exec.executor import Float32Array, StepBatch
+from espalier.exec.plan import Plan
+from espalier.loaders.model import LoadedModel, load_model
+from espalier.loaders.resolve import resolve_model
+from espalier.types import SamplingParams
+
+GREEDY = SamplingParams(temperature=0.0, max_new_tokens=400, ignore_eos=True)
+WARM = SamplingParams(temperature=0.8, top_p=0.95)
+TREE_PATHS, TREE_DEPTH, EDGE_TOKENS = 1_000, 11, 90
+
+
+def median_s(action: Callable[[], Any], rounds: int) -> float:
+    """Median processor time of one call, in seconds."""
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        action()
+        times.append(time.process_time() - start)
+    return statistics.median(times)
+
+
+class NullExecutor:
+    """Computes nothing: the same zeros for every row."""
+
+    def __init__(self, plan: Plan, num_slots: int) -> None:
+        self.plan, self.num_slots = plan, num_slots
+        self._logits: Float32Array = np.zeros((1, 1), np.float32)
+
+    def run(self, batch: StepBatch) -> Float32Array:
+        """A row of one logit for each row that wants logits."""
+        return np.broadcast_to(self._logits, (len(batch.logit_rows), 1))
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Nothing is held."""
+        return {"weights": 0, "kv_pool": 0, "scratch": 0}
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+class NullSampler:
+    """Always takes the same token."""
+
+    def sample(self, _: Float32Array, rows: list[SampleRow]) -> list[SampledToken]:
+        """One token a row."""
+        return [SampledToken(1000, 0.0, (), ())] * len(rows)
+
+    def token_logprobs(self, *_: Any) -> list[SampledToken]:
+        """Not asked for here."""
+        raise AssertionError
+
+
+def step_times(model: LoadedModel) -> dict[str, float]:
+    """Milliseconds of a decode step without executor and sampler, by rows."""
+    found = {}
+    for num_rows in (1, 16, 64):
+        options = EngineOptions(num_slots=65_536, context_length=1024, chunk_tokens=16_384)
+        executor = NullExecutor(model.plan, options.num_slots)
+        core = EngineCore(executor, model.tokenizer, NullSampler(), options)  # type: ignore[arg-type]
+        for row in range(num_rows):
+            ids = tuple(range(row * 200, row * 200 + 128))
+            core.add_request(EngineRequest(f"{row}", ids, GREEDY))
+        for _ in range(8):
+            core.step()
+        found[f"{num_rows} rows"] = round(median_s(core.step, 300) * 1e3, 3)
+        core.close()
+    return found
+
+
+def tree_times() -> dict[str, float]:
+    """Microseconds of operations on a tree of about a million tokens in 11,000 nodes."""
+    cache, random = RadixCache(), np.random.default_rng(0)
+    paths: list[NDArray[np.int32]] = []
+    next_slot = 0
+    for _ in range(TREE_PATHS):
+        ids = random.integers(0, 50_000, TREE_DEPTH * EDGE_TOKENS).astype(np.int32)
+        for depth in range(1, TREE_DEPTH + 1):  # a branch at each depth makes a node there
+            branch = np.append(ids[: depth * EDGE_TOKENS], np.int32(60_000 + depth))
+            match = cache.match("", branch, len(branch))
+            cache.lock(match.node)
+            slots = np.arange(next_slot, next_slot + len(branch), dtype=np.int32)
+            next_slot += len(branch) - match.node.end
+            cache.unlock(cache.insert(match.node, branch, slots).node)
+        paths.append(ids)
+    cursor = PrefixCursor("", paths[0], TREE_DEPTH * EDGE_TOKENS)
+    cache.peek(cursor)
+
+    def match_all() -> None:
+        for ids in paths[:100]:
+            node = cache.match("", ids, len(ids)).node
+            cache.lock(node)
+            cache.unlock(node)
+
+    num_tokens = cache.num_evictable
+    matched = median_s(match_all, 20) / 100
+    peeked = median_s(lambda: [cache.peek(cursor) for _ in range(1000)], 20) / 1000
+    start = time.process_time()
+    while cache.num_evictable > num_tokens // 2:
+        cache.evict(1)
+    evicted = (time.process_time() - start) / (num_tokens - num_tokens // 2)
+    return {
+        "tokens": num_tokens,
+        "peek again": round(peeked * 1e6, 2),
+        "match, lock, unlock, per node": round(matched * 1e6 / TREE_DEPTH, 2),
+        "evict one token": round(evicted * 1e6, 2),
+    }
+
+
+def sampler_times(vocab_size: int) -> dict[str, float]:
+    """Microseconds per row of a batch of 16."""
+    sampler = Sampler(vocab_size)
+    logits = np.random.default_rng(0).normal(0, 4, (16, vocab_size)).astype(np.float32)
+    kinds = {
+        "greedy": SampleRow(GREEDY, 0, 10, (), ()),
+        "greedy, logprob": SampleRow(GREEDY, 0, 10, (), (), want_logprob=True),
+        "temperature 0.8, top_p 0.95": SampleRow(WARM, 0, 10, (), ()),
+    }
+    return {
+        name: round(median_s(partial(sampler.sample, logits, [row] * 16), 30) / 16 * 1e6, 1)
+        for name, row in kinds.items()
+    }
+
+
+def tokenizer_times(model: LoadedModel) -> dict[str, float]:
+    """Encoding and decoding of 200 KB of words, and one step of incremental decoding."""
+    tokenizer = model.tokenizer
+    random = np.random.default_rng(0)
+    letters = "etaoinshrdlucmfwypvbgk"
+    words = ["".join(random.choice(list(letters), size)) for size in random.integers(2, 9, 4000)]
+    text = " ".join(words[index] for index in random.integers(0, len(words), 34_000))
+    ids = tokenizer.encode(text)
+    decoder = tokenizer.decoder()
+    return {
+        "encode MB/s": round(len(text) / median_s(lambda: tokenizer.encode(text), 5) / 1e6, 2),
+        "decode Mtokens/s": round(len(ids) / median_s(lambda: tokenizer.decode(ids), 5) / 1e6, 2),
+        "push us": round(
+            median_s(lambda: [decoder.push(i) for i in ids[:5000]], 5) / 5000 * 1e6, 2
+        ),
+    }
+
+
+def main() -> None:
+    """Measures everything and prints it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default=None)
+    path = resolve_model(parser.parse_args().model)
+    start = time.process_time()
+    model = load_model(path)
+    loaded_s = time.process_time() - start
+    vocab_size = model.plan.geometry.vocab_size
+    result = {
+        "model": model.name,
+        "load without weights, s": round(loaded_s, 2),
+        "step without executor and sampler, ms": step_times(model),
+        "radix tree, us": tree_times(),
+        f"sampler at {vocab_size}, us per row": sampler_times(vocab_size),
+        "tokenizer": tokenizer_times(model),
+    }
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
