@@ -33,7 +33,9 @@ from espalier.loaders.resolve import resolve_model
 from espalier.types import SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0, max_new_tokens=400, ignore_eos=True)
-WARM = SamplingParams(temperature=0.8, top_p=0.95)
+WARM = SamplingParams(temperature=0.8)
+NUCLEUS = SamplingParams(temperature=0.8, top_p=0.95)
+TOP_50 = SamplingParams(temperature=0.8, top_p=0.95, top_k=50)
 TREE_PATHS, TREE_DEPTH, EDGE_TOKENS = 1_000, 11, 90
 
 
@@ -137,15 +139,21 @@ def tree_times() -> dict[str, float]:
 def sampler_times(vocab_size: int) -> dict[str, float]:
     """Microseconds per row of a batch of 16."""
     sampler = Sampler(vocab_size)
-    logits = np.random.default_rng(0).normal(0, 4, (16, vocab_size)).astype(np.float32)
+    random = np.random.default_rng(0)
+    flat = random.normal(0, 1, (16, vocab_size)).astype(np.float32)
+    logits = 4 * flat
+    logits[:, :20] += 20  # as after most texts: a few tokens hold nearly everything
     kinds = {
-        "greedy": SampleRow(GREEDY, 0, 10, (), ()),
-        "greedy, logprob": SampleRow(GREEDY, 0, 10, (), (), want_logprob=True),
-        "temperature 0.8, top_p 0.95": SampleRow(WARM, 0, 10, (), ()),
+        "greedy": (logits, SampleRow(GREEDY, 0, 10, (), ())),
+        "greedy, logprob": (logits, SampleRow(GREEDY, 0, 10, (), (), want_logprob=True)),
+        "temperature": (logits, SampleRow(WARM, 0, 10, (), ())),
+        "temperature, top_p": (logits, SampleRow(NUCLEUS, 0, 10, (), ())),
+        "temperature, top_k 50, top_p": (logits, SampleRow(TOP_50, 0, 10, (), ())),
+        "temperature, top_p, flat": (flat, SampleRow(NUCLEUS, 0, 10, (), ())),
     }
     return {
-        name: round(median_s(partial(sampler.sample, logits, [row] * 16), 30) / 16 * 1e6, 1)
-        for name, row in kinds.items()
+        name: round(median_s(partial(sampler.sample, values, [row] * 16), 30) / 16 * 1e6, 1)
+        for name, (values, row) in kinds.items()
     }
 
 
