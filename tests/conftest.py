@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from espalier import settings
+
+# A shell that starts the tests in the background has them ignore ^C, and so would every process that
+# a test starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _model_path(variable: str, alias: str, file_name: str) -> Path:
