@@ -10,8 +10,8 @@ import pytest
 
 from espalier import settings
 
-# A shell that starts the tests in the background has them ignore ^C, and so would every process that
-# a test starts and interrupts.
+# A shell that starts the tests in the background has them ignore ^C, and so would every process
+# that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
