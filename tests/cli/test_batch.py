@@ -124,7 +124,7 @@ def test_broken_rows_are_noted_where_errors_are_returned(command: Command, tmp_p
     (tmp_path / "in.jsonl").write_text('{\n["a"]\n["fail"]\n7\n["b"]\n')
     ended = command(*BATCH, "--on-error", "return")
     assert ended.status == 0
-    assert "espalier: 3 rows failed; their errors are in out.jsonl.\n" in ended.err
+    assert "espalier: 3 rows failed; see out.jsonl.\n" in ended.err
     rows = read_rows(tmp_path / "out.jsonl")
     assert [row["row"] for row in rows] == [1, 2, 3, 4, 5]
     assert ["error" in row for row in rows] == [True, False, True, True, False]

@@ -95,7 +95,8 @@ class RunJob:
         )
         failed = run_rows(program, plan)
         if failed:
-            print_error(f"{failed} rows failed; their errors are in {plan.target}.")
+            rows = "1 row" if failed == 1 else f"{failed} rows"
+            print_error(f"{rows} failed; see {plan.target}.")
         return 0
 
 
