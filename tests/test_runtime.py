@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.engine.gate import Gate
 from tests.tiny_folder import MAX_CONTEXT, write_tiny_folder
 
 import espalier
@@ -105,9 +106,11 @@ def test_a_stream_gives_the_text_so_far(engine: Engine) -> None:
 
 
 def test_closing_a_stream_cancels_its_request(engine: Engine) -> None:
+    gate = Gate(engine._engine._core, num_free=2)
     answers = engine.generate("Hello", {**GREEDY, "max_new_tokens": 400}, stream=True)
     next(answers)
     answers.close()
+    gate.opened.set()
     engine.generate("Hello", GREEDY)
     assert engine.get_server_info()["stats"]["running"] == 0
     assert engine.get_server_info()["stats"]["totals"]["requests_cancelled"] >= 1

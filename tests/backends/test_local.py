@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.backends.toy import TOKENS, rows_of, toy_backend, toy_engine, toy_logprob, toy_tokenizer
+from tests.engine.gate import keep_pace_with
 
 from espalier.backends.base import GenerateCall, GenerateResult, LogprobOptions, derive_seed
 from espalier.backends.local import LocalBackend
@@ -128,10 +129,16 @@ def test_the_pieces_of_a_stream_joined_are_the_text(backend: LocalBackend) -> No
         metas.append(meta)
 
     sampling = SamplingParams(max_new_tokens=40, n=2, sampling_seed=1, stop=("a b",))
-    result = asyncio.run(backend.generate(GenerateCall(PROMPT, sampling), on_delta))
+
+    async def main() -> GenerateResult:
+        keep_pace_with(backend.engine._core, asyncio.get_running_loop())
+        return await backend.generate(GenerateCall(PROMPT, sampling), on_delta)
+
+    result = asyncio.run(main())
     for index, sample in enumerate(result.samples):
         assert sample.text.startswith(pieces[index])
-    assert metas[0]["finish_reason"] is None
+        assert pieces[index]
+    assert all(meta["finish_reason"] is None for meta in metas)
 
 
 def test_a_stop_string_is_neither_in_the_text_nor_in_its_tokens(backend: LocalBackend) -> None:

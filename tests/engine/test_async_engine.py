@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import pytest
 from tests.engine.fakes import executor_of, make_core, naive_output, request
+from tests.engine.gate import Gate, keep_pace_with
 
 from espalier.engine.async_engine import AsyncEngine
 from espalier.engine.engine import EngineCore
@@ -43,22 +44,6 @@ def engine_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "espalier-engine"]
 
 
-class Gate:
-    """Holds the engine's thread inside a step until it is opened."""
-
-    def __init__(self, core: EngineCore) -> None:
-        self.entered = threading.Event()
-        self.opened = threading.Event()
-        executor, run = executor_of(core), executor_of(core).run
-
-        def gated(batch):  # type: ignore[no-untyped-def]
-            self.entered.set()
-            assert self.opened.wait(10)
-            return run(batch)
-
-        executor.run = gated  # type: ignore[method-assign]
-
-
 def test_generate_gives_the_naive_results_of_many_tasks(engine: AsyncEngine) -> None:
     requests = [request(f"r{i}", [1, 2, 3, i % 5], temperature=1.0, seed=i) for i in range(40)]
 
@@ -73,13 +58,17 @@ def test_generate_gives_the_naive_results_of_many_tasks(engine: AsyncEngine) -> 
     assert engine.stats().totals.requests_finished == 40
 
 
-def test_stream_yields_growing_text_that_ends_with_a_reason(engine: AsyncEngine) -> None:
+def test_stream_yields_growing_text_that_ends_with_a_reason(
+    core: EngineCore, engine: AsyncEngine
+) -> None:
     asked = request("r", [1, 2], max_new_tokens=30, ignore_eos=True)
 
     async def main() -> list[RequestOutput]:
+        keep_pace_with(core, asyncio.get_running_loop())
         return [output async for output in engine.stream(asked)]
 
     outputs = asyncio.run(main())
+    assert [len(output.output_ids) for output in outputs] == list(range(1, 31))
     assert all(b.text.startswith(a.text) for a, b in pairwise(outputs))
     assert [output.finish_reason for output in outputs[:-1]] == [None] * (len(outputs) - 1)
     assert outputs[-1].text == naive_output(asked).text
@@ -124,12 +113,15 @@ def test_cancelling_the_task_ends_the_request(core: EngineCore) -> None:
     engine.shutdown()
 
 
-def test_closing_a_stream_early_ends_the_request(engine: AsyncEngine) -> None:
+def test_closing_a_stream_early_ends_the_request(core: EngineCore, engine: AsyncEngine) -> None:
+    gate = Gate(core, num_free=2)
+
     async def main() -> None:
         stream = engine.stream(request("r", [1], max_new_tokens=400, ignore_eos=True))
         async for _ in stream:
             break
         await stream.aclose()
+        gate.opened.set()
         while engine.stats().totals.requests_cancelled == 0:
             await asyncio.sleep(0.001)
 
