@@ -105,10 +105,17 @@ void bind_graph(nb::module_& m) {
       });
 }
 
-ExecutorOptions make_options(int64_t num_slots, int64_t max_rows, bool is_int8, bool kv_is_bf16,
-                             int num_threads, const std::string& isa) {
+KvFormat kv_format_of(const std::string& name) {
+  if (name == "f32") return KvFormat::F32;
+  if (name == "bf16") return KvFormat::Bf16;
+  if (name == "int8") return KvFormat::Int8;
+  throw std::invalid_argument("kv_dtype \"" + name + "\" is unknown; f32, bf16 and int8 are known");
+}
+
+ExecutorOptions make_options(int64_t num_slots, int64_t max_rows, bool is_int8,
+                             const std::string& kv_dtype, int num_threads, const std::string& isa) {
   const WeightFormat weights = is_int8 ? WeightFormat::Int8 : WeightFormat::F32;
-  return {num_slots, max_rows, weights, kv_is_bf16, num_threads, isa_from_name(isa)};
+  return {num_slots, max_rows, weights, kv_format_of(kv_dtype), num_threads, isa_from_name(isa)};
 }
 
 std::tuple<int64_t, int64_t, int64_t> as_tuple(const MemoryUse& use) {
@@ -118,9 +125,9 @@ std::tuple<int64_t, int64_t, int64_t> as_tuple(const MemoryUse& use) {
 void bind_run(nb::module_& m) {
   nb::class_<ExecutorOptions>(m, "Options", "Options of an Executor.")
       .def("__init__", [](ExecutorOptions* self, int64_t num_slots, int64_t max_rows, bool is_int8,
-                          bool kv_is_bf16, int num_threads, const std::string& isa) {
-        new (self) ExecutorOptions(
-            make_options(num_slots, max_rows, is_int8, kv_is_bf16, num_threads, isa));
+                          const std::string& kv_dtype, int num_threads, const std::string& isa) {
+        new (self)
+            ExecutorOptions(make_options(num_slots, max_rows, is_int8, kv_dtype, num_threads, isa));
       });
   nb::class_<Executor>(m, "Executor", "Runs the steps of a graph; see native/executor.h.")
       .def("__init__",

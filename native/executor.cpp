@@ -60,10 +60,8 @@ void Executor::pack_weights() {
 }
 
 void Executor::make_pool() {
-  const Geometry& g = graph_->geometry();
-  const int64_t element = options_.kv_is_bf16 ? 2 : 4;
-  kv_pool_ = Memory(static_cast<size_t>(checked_product(
-      {2 * g.num_layers, options_.num_slots, g.num_kv_heads, g.head_dim, element})));
+  kv_pool_ = Memory(static_cast<size_t>(
+      kv_pool_bytes(graph_->geometry(), options_.num_slots, options_.kv_format)));
 }
 
 void Executor::make_buffers() {
@@ -104,7 +102,7 @@ Logits Executor::run(const Step& step) {
 void Executor::begin_step(const Step& step) {
   step_ = &step;
   num_rows_ = step.num_rows();
-  attention_.plan(step);
+  attention_.begin(step);
   constexpr int64_t kRowsPerChunk = 8;
   const int64_t chunks = (num_rows_ + kRowsPerChunk - 1) / kRowsPerChunk;
   for (size_t rope = 0; rope < rope_tables_.size(); ++rope) {
@@ -152,8 +150,7 @@ MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options) {
           packed_matrix_bytes(options.weights, weight.raw.num_rows, weight.raw.num_columns);
     }
   }
-  use.kv_pool = checked_product({2 * g.num_layers, options.num_slots, g.num_kv_heads, g.head_dim,
-                                 options.kv_is_bf16 ? 2 : 4});
+  use.kv_pool = kv_pool_bytes(g, options.num_slots, options.kv_format);
   int64_t row_bytes = is_int8 ? padded_to_group(graph.widest_input()) * 2 + 4 : 0;
   for (const int64_t width : graph.buffer_widths()) row_bytes += padded_to_lanes(width) * 4;
   for (const Rope& rope : graph.ropes()) {

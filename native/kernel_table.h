@@ -1,7 +1,12 @@
 // Fills the table of kernels of one instruction set; included by one file for each.
 #pragma once
 
+#if defined(__AMX_BF16__)
+#include "kernel_attention_amx.h"
+#else
 #include "kernel_attention.h"
+#endif
+#include "kernel_kv.h"
 #include "kernel_linear.h"
 #include "kernel_rows.h"
 
@@ -16,11 +21,15 @@ constexpr Kernels kTable = {
     .soft_cap = soft_cap,
     .rope_half = rope_half,
     .rope_interleaved = rope_interleaved,
-    .store_bf16 = store_bf16_row,
+    .write_kv = write_kv,
     .quantize = quantize,
     .linear_int8 = linear_int8,
     .linear_f32 = linear_f32,
-    .attend_segment = attend_segment,
+#if defined(__AMX_BF16__)
+    .attend_run = attend_in_tiles,
+#else
+    .attend_run = attend_in_vectors,
+#endif
     .fold_partial = fold_partial,
     .finish_partial = finish_partial,
 };

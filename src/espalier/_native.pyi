@@ -65,7 +65,7 @@ class Options:
         num_slots: int,
         max_rows: int,
         is_int8: bool,
-        kv_is_bf16: bool,
+        kv_dtype: str,
         num_threads: int,
         isa: str,
         /,

@@ -43,7 +43,7 @@ class EngineSettings:
 
     Attributes:
         weights: "int8", "f32", or "auto" (int8).
-        kv_dtype: "bf16", "f32", or "auto" (bf16 with int8 weights).
+        kv_dtype: "bf16", "int8", "f32", or "auto" (bf16 with int8 weights).
         executor: "native" (C++) or "reference" (numpy, slow, the oracle).
         num_threads: threads that compute; None for ESPALIER_THREADS, else every core.
         max_total_tokens: slots of the KV pool, which cached and running tokens share. None: as many

@@ -140,13 +140,13 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
 def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
     weights = _choice("weights", options.weights, ("int8", "f32"), default="int8")
     kv_default = "bf16" if weights == "int8" else "f32"
-    kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "f32"), default=kv_default)
+    kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "int8", "f32"), default=kv_default)
     num_threads = settings.num_threads() if options.num_threads is None else options.num_threads
     return _native.Options(
         _whole("num_slots", options.num_slots, _MAX_SIZE),
         _whole("max_rows", options.max_rows, _MAX_SIZE),
         weights == "int8",
-        kv_dtype == "bf16",
+        kv_dtype,
         _whole("num_threads", num_threads, 1024),
         isa,
     )
