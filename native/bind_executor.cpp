@@ -131,7 +131,8 @@ void bind_run(nb::module_& m) {
       .def("run", &run, nb::arg("token_ids").noconvert(), nb::arg("positions").noconvert(),
            nb::arg("row_starts").noconvert(), nb::arg("slot_ids").noconvert(),
            nb::arg("slot_starts").noconvert(), nb::arg("logit_rows").noconvert())
-      .def("memory_use", [](const Executor& executor) { return as_tuple(executor.memory_use()); });
+      .def("memory_use", [](const Executor& executor) { return as_tuple(executor.memory_use()); })
+      .def_prop_ro("thread_pool", &Executor::thread_pool);
   m.def("memory_needed", [](const Graph& graph, const ExecutorOptions& options) {
     return as_tuple(memory_needed(graph, options));
   });

@@ -51,6 +51,9 @@ class Executor {
 
   MemoryUse memory_use() const;
 
+  // For whoever computes between two steps; never at the same time as a step.
+  const std::shared_ptr<ThreadPool>& thread_pool() const { return shared_pool_; }
+
  private:
   // A matrix of a joined product, its output and its place among all tiles of the product.
   struct Product {
@@ -116,7 +119,8 @@ class Executor {
   std::vector<int32_t> row_slots_;
   std::vector<Product> products_;
   AttentionSchedule attention_;
-  ThreadPool pool_;  // last, so that its threads end before what they use
+  std::shared_ptr<ThreadPool> shared_pool_;
+  ThreadPool& pool_;
 };
 
 }  // namespace espalier

@@ -29,6 +29,7 @@ from espalier.exec.executor import (
 from espalier.exec.memory import require_memory
 from espalier.exec.native_graph import build_graph
 from espalier.exec.plan import Plan
+from espalier.exec.processors import usable_processors
 
 _MEMORY_ADVICE = (
     "Lower num_slots (the KV pool; max_total_tokens of an Engine) or max_rows (scratch; "
@@ -141,13 +142,15 @@ def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
     weights = _choice("weights", options.weights, ("int8", "f32"), default="int8")
     kv_default = "bf16" if weights == "int8" else "f32"
     kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "f32"), default=kv_default)
-    num_threads = settings.num_threads() if options.num_threads is None else options.num_threads
+    num_threads = options.num_threads
+    if num_threads is None:
+        num_threads = settings.num_threads() or usable_processors()
     return _native.Options(
         _whole("num_slots", options.num_slots, _MAX_SIZE),
         _whole("max_rows", options.max_rows, _MAX_SIZE),
         weights == "int8",
         kv_dtype == "bf16",
-        _whole("num_threads", num_threads, 1024),
+        _whole("num_threads", num_threads, settings.MAX_THREADS),
         isa,
     )
 
