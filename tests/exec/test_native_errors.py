@@ -182,7 +182,7 @@ def test_bad_number_of_threads_in_the_environment_is_refused(
     monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     monkeypatch.setenv("ESPALIER_THREADS", given)
-    with pytest.raises(UserInputError, match="ESPALIER_THREADS is .* from 1 to 1024 .* Unset it"):
+    with pytest.raises(UserInputError, match=r"ESPALIER_THREADS is .* from 1 to 1024 .* Unset it"):
         subject(num_threads=None)
     subject(num_threads=1)  # an explicit choice wins
 

@@ -72,6 +72,7 @@ class NativeExecutor:
             dict(zip(("weights", "kv_pool", "scratch"), needed, strict=True)), _MEMORY_ADVICE
         )
         self._native: _native.Executor | None = _make_executor(graph, native_options)
+        self._thread_pool = self._native.thread_pool
 
     def run(self, batch: StepBatch) -> Float32Array:
         """Runs one step and returns logits, `[len(batch.logit_rows), vocab_size]`.
@@ -114,10 +115,17 @@ class NativeExecutor:
             weights, kv_pool, scratch = self._open().memory_use()
         return {"weights": weights, "kv_pool": kv_pool, "scratch": scratch}
 
+    @property
+    def thread_pool(self) -> _native.ThreadPool:
+        """The threads, for whoever computes between two steps; alone once this is closed."""
+        return self._thread_pool
+
     def close(self) -> None:
         """Frees weights, pool and threads; a later run raises EngineClosedError."""
         with self._lock:
-            self._native = None
+            if self._native is not None:
+                self._native = None
+                self._thread_pool.end_helpers()
 
     def _open(self) -> _native.Executor:
         if self._native is None:
