@@ -34,8 +34,8 @@ from espalier.exec import plan as ops
 from espalier.exec.executor import ExecutorOptions, StepBatch
 from espalier.exec.factory import make_executor
 from espalier.exec.native import NativeExecutor
-from espalier.exec.processors import usable_processors
 from espalier.exec.plan import Plan, Rope, RopeStyle, WeightSlot
+from espalier.exec.processors import usable_processors
 from espalier.exec.reference import ReferenceExecutor
 
 
