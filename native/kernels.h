@@ -127,6 +127,7 @@ const Kernels& kernels_portable();
 const Kernels& kernels_avx2();
 const Kernels& kernels_avx512();
 const Kernels& kernels_avx512vnni();
+const Kernels& kernels_avx512amx();
 #endif
 
 }  // namespace espalier
