@@ -40,10 +40,23 @@ ESPALIER_INLINE Int8Matrix expanded_tiles(const Int4Matrix& w, int64_t tile, int
           w.out_features - tile * kLanes};
 }
 
+// Integer sums of a row in one tile: two or four of them, so that no product waits for the one
+// before where there are few rows.
+template <int Chains>
+struct PairSums {
+  IVec chains[Chains];
+
+  static inline PairSums zeros() {
+    PairSums sums;
+    for (int i = 0; i < Chains; ++i) sums.chains[i] = izero();
+    return sums;
+  }
+};
+
 // Inputs of one record for R rows.
-template <int R>
+template <int R, int Chains>
 ESPALIER_INLINE void add_record(const uint8_t* record, const int32_t* pairs, int64_t stride,
-                                IVec (&even)[R], IVec (&odd)[R]) {
+                                PairSums<Chains> (&sums)[R]) {
   const NibbleScale scale = load_nibble_scale(record + 4 * Int4Matrix::kLine);
   __builtin_prefetch(record + kBytesAhead + 4 * Int4Matrix::kLine);
 #pragma GCC unroll 4
@@ -57,10 +70,11 @@ ESPALIER_INLINE void add_record(const uint8_t* record, const int32_t* pairs, int
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       const int32_t* pair = pairs + r * stride + 4 * line;
-      even[r] = dot_pairs(even[r], first_even, pair[0]);
-      odd[r] = dot_pairs(odd[r], first_odd, pair[1]);
-      even[r] = dot_pairs(even[r], second_even, pair[2]);
-      odd[r] = dot_pairs(odd[r], second_odd, pair[3]);
+      IVec(&chains)[Chains] = sums[r].chains;
+      chains[0] = dot_pairs(chains[0], first_even, pair[0]);
+      chains[1] = dot_pairs(chains[1], first_odd, pair[1]);
+      chains[Chains - 2] = dot_pairs(chains[Chains - 2], second_even, pair[2]);
+      chains[Chains - 1] = dot_pairs(chains[Chains - 1], second_odd, pair[3]);
     }
   }
 }
@@ -68,6 +82,7 @@ ESPALIER_INLINE void add_record(const uint8_t* record, const int32_t* pairs, int
 template <int R>
 static void int4_block(const Int4Matrix& w, const QuantizedRows& x, const RowsOut& out, int64_t row,
                        int64_t tile) {
+  constexpr int kChains = R <= 2 ? 4 : 2;
   const int64_t records = w.steps_per_group * kRecordsPerStep, stride = x.num_steps * kStep / 2;
   const int64_t num_groups = w.num_steps / w.steps_per_group;
   const uint8_t* record = w.records + tile * num_groups * records * Int4Matrix::kRecord;
@@ -77,17 +92,21 @@ static void int4_block(const Int4Matrix& w, const QuantizedRows& x, const RowsOu
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) sums[r] = zero();
   for (int64_t group = 0; group < num_groups; ++group, scales += kLanes) {
-    IVec even[R], odd[R];
+    PairSums<kChains> whole[R];
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) even[r] = odd[r] = izero();
+    for (int r = 0; r < R; ++r) whole[r] = PairSums<kChains>::zeros();
     for (int64_t i = 0; i < records; ++i) {
-      add_record<R>(record, pairs, stride, even, odd);
+      add_record<R, kChains>(record, pairs, stride, whole);
       record += Int4Matrix::kRecord;
       pairs += kNibbleGroup / 2;
     }
     const Vec scale = load(scales);
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) sums[r] = fma(to_float(iadd(even[r], odd[r])), scale, sums[r]);
+    for (int r = 0; r < R; ++r) {
+      IVec sum = whole[r].chains[0];
+      for (int i = 1; i < kChains; ++i) sum = iadd(sum, whole[r].chains[i]);
+      sums[r] = fma(to_float(sum), scale, sums[r]);
+    }
   }
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) finish_tile(w, tile, sums[r], x.scales[row + r], out, row + r);
