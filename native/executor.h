@@ -86,12 +86,13 @@ class Executor {
   void multiply(int x, float soft_cap);
   void multiply_tiles(const Product& product, int x, Range rows, Range tiles, int thread) const;
 
-  // Quantises buffer x unless it is quantised already.
+  // Quantises buffer x, or rounds it to bfloat16, unless that has been done.
   void quantize_rows(int x);
   // Row `row` of buffer x; the caller says afterwards that all rows are done (`quantized_of_`).
   void quantize_row(int x, int64_t row);
   QuantizedRows quantized_rows(int x) const;
-  // Whether the operation after the one that runs multiplies buffer x with integer weights.
+  Bf16Rows rounded_rows(int x) const;
+  // Whether the operation after the one that runs multiplies buffer x in a form of its own.
   bool is_multiplied_next(int x, size_t distance = 1) const;
 
   // Calls function(row) for all rows, on many threads where there is enough to do.

@@ -122,9 +122,19 @@ QuantizedRows Executor::quantized_rows(int x) const {
           num_rows_ <= kernels_.most_paired_rows};
 }
 
+Bf16Rows Executor::rounded_rows(int x) const {
+  return {quantized_.as<uint16_t>(), padded_to_step(width_of(x))};
+}
+
 void Executor::quantize_row(int x, int64_t row) {
   const Rows rows = rows_of(x);
-  kernels_.quantize(rows.data + row * rows.stride, width_of(x), quantized_rows(x), row);
+  const float* values = rows.data + row * rows.stride;
+  if (options_.weights == WeightChoice::Bf16) {
+    const int64_t stride = rounded_rows(x).stride;
+    kernels_.round_bf16(values, width_of(x), quantized_.as<uint16_t>() + row * stride);
+  } else {
+    kernels_.quantize(values, width_of(x), quantized_rows(x), row);
+  }
 }
 
 void Executor::quantize_rows(int x) {
@@ -136,17 +146,17 @@ void Executor::quantize_rows(int x) {
 bool Executor::is_multiplied_next(int x, size_t distance) const {
   const size_t index = op_index_ + distance;
   if (index >= graph_->ops().size()) return false;
-  const auto is_integer_matrix = [this](int weight) {
-    return is_integer(matrix_of(weight).format());
+  const auto is_prepared_for = [this](int weight) {
+    return prepares_inputs(matrix_of(weight).format());
   };
   const Op& next = graph_->ops()[index];
   if (const auto* head = std::get_if<LmHeadOp>(&next)) {
-    return head->x == x && is_integer_matrix(head->weight);
+    return head->x == x && is_prepared_for(head->weight);
   }
   const auto* linear = std::get_if<LinearOp>(&next);
   if (linear == nullptr || linear->x != x) return false;
   return std::any_of(linear->parts.begin(), linear->parts.end(),
-                     [&](const LinearOp::Part& part) { return is_integer_matrix(part.weight); });
+                     [&](const LinearOp::Part& part) { return is_prepared_for(part.weight); });
 }
 
 void Executor::multiply(int x, float soft_cap) {
@@ -188,6 +198,9 @@ void Executor::multiply_tiles(const Product& product, int x, Range rows, Range t
   switch (matrix.format()) {
     case WeightFormat::F32:
       return kernels_.linear_f32(matrix.f32(product.bias), rows_of(x), product.out, rows, tiles);
+    case WeightFormat::Bf16:
+      return kernels_.linear_bf16(matrix.bf16(product.bias), rounded_rows(x), product.out, rows,
+                                  tiles);
     case WeightFormat::Int8:
       return kernels_.linear_int8(matrix.int8(product.bias), quantized_rows(x), product.out, rows,
                                   tiles);

@@ -162,4 +162,51 @@ static void linear_int4_amx(const Int4Matrix& w, const QuantizedRows& x, const R
   }
 }
 
+// Up to two tiles of weights for 16 rows, of which `count` are wanted.
+template <int NumTiles>
+ESPALIER_INLINE void bf16_rows_amx(const Bf16Matrix& w, const Bf16Rows& x, const RowsOut& out,
+                                   int64_t row, int64_t count, int64_t tile) {
+  const uint16_t* inputs = x.data + row * x.stride;
+  const uint16_t* weights = w.tiles + tile * w.num_steps * Bf16Matrix::kStep * kLanes;
+  const int64_t stride = x.stride * static_cast<int64_t>(sizeof(uint16_t));
+  alignas(64) float sums[2][kTileRows][kLanes];
+  _tile_zero(0);
+  _tile_zero(1);
+  for (int64_t step = 0; step < w.num_steps; ++step) {
+    _tile_loadd(4, inputs, stride);
+    _tile_loadd(6, weights, kTileLine);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (NumTiles == 2) {
+      _tile_loadd(7, weights + w.num_steps * Bf16Matrix::kStep * kLanes, kTileLine);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    inputs += Bf16Matrix::kStep;
+    weights += Bf16Matrix::kStep * kLanes;
+  }
+  _tile_stored(0, sums[0], kTileLine);
+  _tile_stored(1, sums[1], kTileLine);
+  for (int i = 0; i < NumTiles; ++i) {
+    for (int r = 0; r < kTileRows && r < count; ++r) {
+      add_bias(w, tile + i, load(sums[i][r]), out, row + r);
+    }
+  }
+}
+
+static void linear_bf16_amx(const Bf16Matrix& w, const Bf16Rows& x, const RowsOut& out, Range rows,
+                            Range tiles) {
+  const TileShapes shapes = full_tiles();
+  const Tiles scope(shapes);
+  int64_t tile = tiles.begin;
+  for (; tile + 2 <= tiles.end; tile += 2) {
+    for (int64_t row = rows.begin; row < rows.end; row += kTileRows) {
+      bf16_rows_amx<2>(w, x, out, row, rows.end - row, tile);
+    }
+  }
+  for (; tile < tiles.end; ++tile) {
+    for (int64_t row = rows.begin; row < rows.end; row += kTileRows) {
+      bf16_rows_amx<1>(w, x, out, row, rows.end - row, tile);
+    }
+  }
+}
+
 }  // namespace espalier::ESPALIER_ISA

@@ -47,14 +47,27 @@ ESPALIER_INLINE void store_tile(float* out, Vec x, int64_t columns) {
   }
 }
 
+ESPALIER_INLINE float bf16_to_float(uint16_t x) {
+  const uint32_t word = static_cast<uint32_t>(x) << 16;
+  float out;
+  std::memcpy(&out, &word, sizeof out);
+  return out;
+}
+
+// Writes the sums of a row in one tile, with the bias where there is one.
+template <typename Matrix>
+ESPALIER_INLINE void add_bias(const Matrix& w, int64_t tile, Vec y, const RowsOut& out,
+                              int64_t row) {
+  const int64_t column = tile * kLanes;
+  if (w.bias != nullptr) y = add(y, load(w.bias + column));
+  store_tile(out.data + row * out.stride + column, y, w.out_features - column);
+}
+
 // Turns the sums of a quantised row into its outputs in one tile.
 template <typename Matrix>
 ESPALIER_INLINE void finish_tile(const Matrix& w, int64_t tile, Vec sums, float row_scale,
                                  const RowsOut& out, int64_t row) {
-  const int64_t column = tile * kLanes;
-  Vec y = mul(sums, splat(row_scale));
-  if (w.bias != nullptr) y = add(y, load(w.bias + column));
-  store_tile(out.data + row * out.stride + column, y, w.out_features - column);
+  add_bias(w, tile, mul(sums, splat(row_scale)), out, row);
 }
 
 // sums[r][c] += a[r][k] * b[k][c] for k in order; b is k * b_step + c * b_column floats on.
@@ -176,12 +189,7 @@ static void f32_block(const F32Matrix& w, const Rows& x, const RowsOut& out, int
   }
   accumulate<R, C>(a, w.tiles + tile * tile_size, kLanes, tile_size, {0, w.in_features}, sums);
   for (int c = 0; c < C; ++c) {
-    const int64_t column = (tile + c) * kLanes;
-    for (int r = 0; r < R; ++r) {
-      Vec y = sums[r][c];
-      if (w.bias != nullptr) y = add(y, load(w.bias + column));
-      store_tile(out.data + (row + r) * out.stride + column, y, w.out_features - column);
-    }
+    for (int r = 0; r < R; ++r) add_bias(w, tile + c, sums[r][c], out, row + r);
   }
 }
 

@@ -139,6 +139,15 @@ ESPALIER_INLINE Vec scaled(const float* x, int64_t i, int64_t n, float factor) {
   return mul(v, splat(factor));
 }
 
+// AMX takes subnormal numbers for zero, so all do.
+static void round_bf16(const float* x, int64_t n, uint16_t* out) {
+  constexpr int64_t kStep32 = Bf16Matrix::kStep;
+  for (int64_t i = 0; i < (n + kStep32 - 1) / kStep32 * kStep32; i += kLanes) {
+    const Vec v = scaled(x, i, n, 1.0f);
+    store_bf16(out + i, select_less(abs(v), splat(0x1p-126f), zero(), v));
+  }
+}
+
 static void quantize(const float* x, int64_t n, const QuantizedRows& out, int64_t row) {
   const RowScale found = row_scale(x, n, 16383.0f);
   out.scales[row] = found.scale;

@@ -7,6 +7,8 @@
 #include "kernel_rows.h"
 #if defined(__AMX_INT8__)
 #include "kernel_amx.h"
+#else
+#include "kernel_bf16.h"
 #endif
 
 namespace espalier::ESPALIER_ISA {
@@ -26,13 +28,16 @@ constexpr Kernels kTable = {
     .rope_half = rope_half,
     .rope_interleaved = rope_interleaved,
     .store_bf16 = store_bf16_row,
+    .round_bf16 = round_bf16,
     .quantize = quantize,
 #if defined(__AMX_INT8__)
     .linear_int8 = linear_int8_amx,
     .linear_int4 = linear_int4_amx,
+    .linear_bf16 = linear_bf16_amx,
 #else
     .linear_int8 = linear_int8,
     .linear_int4 = linear_int4,
+    .linear_bf16 = linear_bf16,
 #endif
     .linear_f32 = linear_f32,
     .attend_segment = attend_segment,

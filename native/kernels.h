@@ -51,6 +51,21 @@ struct Int4Matrix {
   int64_t out_features;
 };
 
+// bfloat16 weights: tiles [out/16][in/32][16 pairs][16 columns][2 inputs]; no subnormal numbers.
+struct Bf16Matrix {
+  static constexpr int64_t kStep = 32;
+  const uint16_t* tiles;
+  const float* bias;  // [out, padded to 16], or null
+  int64_t num_steps;
+  int64_t out_features;
+};
+
+// Rows of bfloat16, [row][num_steps * 32]; rows up to a multiple of 16 are there to be read.
+struct Bf16Rows {
+  const uint16_t* data;
+  int64_t stride;
+};
+
 // float weights: tiles [out/16][in][16].
 struct F32Matrix {
   const float* tiles;
@@ -131,6 +146,8 @@ struct Kernels {
   // cos, sin: [width], each value twice, the sine of even elements negated.
   void (*rope_interleaved)(float* x, const float* cos, const float* sin, int64_t width);
   void (*store_bf16)(const float* x, uint16_t* out, int64_t n);
+  // The same with zeros for subnormal numbers, and up to a multiple of 32.
+  void (*round_bf16)(const float* x, int64_t n, uint16_t* out);
   // Writes n inputs, padded with zeros to a whole step, as row `row`.
   void (*quantize)(const float* x, int64_t n, const QuantizedRows&, int64_t row);
 
@@ -140,6 +157,7 @@ struct Kernels {
   // `buffer` has kTileBufferBytes, and room for the int8 weights of one tile.
   void (*linear_int4)(const Int4Matrix&, const QuantizedRows&, const RowsOut&, Range rows,
                       Range tiles, int8_t* buffer);
+  void (*linear_bf16)(const Bf16Matrix&, const Bf16Rows&, const RowsOut&, Range rows, Range tiles);
   void (*linear_f32)(const F32Matrix&, const Rows&, const RowsOut&, Range rows, Range tiles);
 
   // Attention of a unit's queries over positions [segment * kSegment, ...) into one partial each.

@@ -25,6 +25,14 @@ int64_t num_groups(WeightFormat format, int64_t in_features) {
   return num_steps(in_features) / steps_per_group(format, in_features);
 }
 
+int64_t padded_to_pairs(int64_t in_features) {
+  return (in_features + Bf16Matrix::kStep - 1) / Bf16Matrix::kStep * Bf16Matrix::kStep;
+}
+
+bool has_scales(WeightFormat format) {
+  return format == WeightFormat::Int8 || format == WeightFormat::Int4;
+}
+
 // Bytes of the weights of 16 outputs, without scales.
 int64_t tile_bytes(WeightFormat format, int64_t in_features) {
   const int64_t padded = padded_to_step(in_features);
@@ -33,6 +41,8 @@ int64_t tile_bytes(WeightFormat format, int64_t in_features) {
       return checked_product({padded, kLanes});
     case WeightFormat::Int4:
       return checked_product({padded / kNibbleGroup, Int4Matrix::kRecord});
+    case WeightFormat::Bf16:
+      return checked_product({padded_to_pairs(in_features), kLanes, 2});
     default:
       return checked_product({in_features, kLanes, 4});
   }
@@ -60,6 +70,15 @@ void round_to_int8(const float* x, int64_t n, float factor, int8_t* out) {
   for (int64_t i = 0; i < n; ++i) {
     out[i] = static_cast<int8_t>(static_cast<int32_t>((x[i] * factor + kMagic) - kMagic));
   }
+}
+
+// Nearest bfloat16, ties to even; subnormal numbers, which AMX takes for zero, are zero. Numbers
+// next to the largest float stay finite.
+uint16_t to_bf16(float x) {
+  if (std::fabs(x) < 0x1p-126f) return 0;
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+  return static_cast<uint16_t>((rounded & 0x7F80) == 0x7F80 ? bits >> 16 : rounded);
 }
 
 // 32 floats as 4-bit integers between their least and largest.
@@ -127,7 +146,7 @@ void store_column(const FourBitGroup& group, float inverse_scale, int64_t column
 int64_t packed_matrix_bytes(WeightFormat format, int64_t out_features, int64_t in_features) {
   const int64_t tiles = padded_to_lanes(out_features) / kLanes;
   const int64_t weights = checked_product({tiles, tile_bytes(format, in_features)});
-  if (format == WeightFormat::F32) return weights;
+  if (!has_scales(format)) return weights;
   return weights + checked_product({tiles, kLanes, num_groups(format, in_features), 4});
 }
 
@@ -135,7 +154,7 @@ PackedMatrix::PackedMatrix(const Weight& weight, WeightFormat format, ThreadPool
     : format_(format), out_features_(weight.raw.num_rows), in_features_(weight.raw.num_columns) {
   tiles_ =
       Memory(static_cast<size_t>(checked_product({num_tiles(), tile_bytes(format, in_features_)})));
-  if (format != WeightFormat::F32) {
+  if (has_scales(format)) {
     scales_ = Memory(static_cast<size_t>(
         checked_product({num_tiles(), kLanes, num_groups(format, in_features_), 4})));
   }
@@ -149,6 +168,8 @@ PackedMatrix::PackedMatrix(const Weight& weight, WeightFormat format, ThreadPool
     for (int64_t i = 0; i < count; ++i) raw.unpack_row(first + i, rows.data() + i * in_features_);
     if (format_ == WeightFormat::Int8) {
       pack_int8(rows.data(), tile, weight.name);
+    } else if (format_ == WeightFormat::Bf16) {
+      pack_bf16(rows.data(), tile, weight.name);
     } else {
       pack_f32(rows.data(), tile, weight.name);
     }
@@ -203,6 +224,18 @@ void PackedMatrix::pack_int4(const Weight& weight, int64_t tile) {
   }
 }
 
+void PackedMatrix::pack_bf16(const float* rows, int64_t tile, const std::string& name) {
+  const int64_t padded = padded_to_pairs(in_features_);
+  uint16_t* out = tiles_.as<uint16_t>() + tile * padded * kLanes;
+  for (int64_t column = 0; column < kLanes; ++column) {
+    const float* x = rows + column * in_features_;
+    if (!std::isfinite(largest_magnitude(x, in_features_))) fail_not_finite(name);
+    for (int64_t k = 0; k < in_features_; ++k) {
+      out[(k / 2 * kLanes + column) * 2 + k % 2] = to_bf16(x[k]);
+    }
+  }
+}
+
 void PackedMatrix::pack_f32(const float* rows, int64_t tile, const std::string& name) {
   float* out = tiles_.as<float>() + tile * in_features_ * kLanes;
   for (int64_t column = 0; column < kLanes; ++column) {
@@ -227,6 +260,11 @@ Int4Matrix PackedMatrix::int4(const float* bias) const {
           bias,
           num_steps(in_features_),
           steps_per_group(format_, in_features_),
+          out_features_};
+}
+
+Bf16Matrix PackedMatrix::bf16(const float* bias) const {
+  return {tiles_.as<uint16_t>(), bias, padded_to_pairs(in_features_) / Bf16Matrix::kStep,
           out_features_};
 }
 

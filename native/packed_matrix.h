@@ -32,11 +32,13 @@ class PackedMatrix {
   // `bias` is [out_features, padded to 16] or null, and stays the caller's.
   Int8Matrix int8(const float* bias) const;
   Int4Matrix int4(const float* bias) const;
+  Bf16Matrix bf16(const float* bias) const;
   F32Matrix f32(const float* bias) const;
 
  private:
   void pack_int8(const float* rows, int64_t tile, const std::string& name);
   void pack_int4(const Weight& weight, int64_t tile);
+  void pack_bf16(const float* rows, int64_t tile, const std::string& name);
   void pack_f32(const float* rows, int64_t tile, const std::string& name);
 
   WeightFormat format_;

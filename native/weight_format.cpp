@@ -8,6 +8,7 @@ WeightChoice weight_choice(std::string_view name) {
   if (name == "auto") return WeightChoice::Auto;
   if (name == "int8") return WeightChoice::Int8;
   if (name == "int4") return WeightChoice::Int4;
+  if (name == "bf16") return WeightChoice::Bf16;
   if (name == "f32") return WeightChoice::F32;
   throw std::invalid_argument("unknown weight format " + std::string(name));
 }
@@ -18,6 +19,8 @@ WeightFormat weight_format(const Graph& graph, int weight, WeightChoice choice) 
   switch (choice) {
     case WeightChoice::F32:
       return WeightFormat::F32;
+    case WeightChoice::Bf16:
+      return WeightFormat::Bf16;
     case WeightChoice::Int8:
       return WeightFormat::Int8;
     case WeightChoice::Int4:

@@ -147,7 +147,7 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
 
 
 def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
-    weights = _choice("weights", options.weights, ("int8", "int4", "f32"), default="auto")
+    weights = _choice("weights", options.weights, ("int8", "int4", "bf16", "f32"), default="auto")
     kv_default = "f32" if weights == "f32" else "bf16"
     kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "f32"), default=kv_default)
     num_threads = options.num_threads
