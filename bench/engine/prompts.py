@@ -50,12 +50,6 @@ _VERBS = [
 _FALLBACK_SENTENCES = 12_000
 
 
-class Encoder(Protocol):
-    """The part of a tokenizer that is needed."""
-
-    def encode(self, text: str) -> list[int]: ...
-
-
 def text_file() -> Path | None:
     """The shared test text, where this machine has it; `ESPALIER_TEST_DATA` names its folder."""
     given = os.environ.get("ESPALIER_TEST_DATA")
@@ -80,6 +74,14 @@ def bench_text(given: Path | None) -> tuple[str, str]:
     if path is None:
         return fallback_text(), "generated sentences"
     return path.read_text(encoding="utf-8"), path.name
+
+
+class PromptSource(Protocol):
+    """Where the prompts of a round come from; see Prompts.cut."""
+
+    def cut(
+        self, work: str, round_number: int, rows: int, length: int, shared: int
+    ) -> list[list[int]]: ...
 
 
 class Prompts:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench.engine.prompts import Prompts
+from bench.engine.prompts import PromptSource
 from bench.engine.summary import Comparison, Figure, decode_rate
 from bench.engine.workloads import Workload, groups, joint_setup
 from bench.peers.catalog import PEERS, launch
@@ -47,7 +47,7 @@ class Runner:
         self,
         names: Sequence[str],
         workloads: Sequence[Workload],
-        prompts: Mapping[str, Prompts],
+        prompts: Mapping[str, PromptSource],
         num_rounds: int,
     ) -> list[Comparison]:
         """Measures all work; a peer that fails is left out of the rest of its group."""
@@ -114,7 +114,7 @@ class Runner:
         self,
         name: str,
         work: Workload,
-        prompts: Prompts,
+        prompts: PromptSource,
         round_number: int,
         figures: dict[tuple[str, str], Figure],
     ) -> None:

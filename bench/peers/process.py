@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -86,13 +87,15 @@ class PeerProcess:
         """Ends it, by force where it does not end by itself."""
         if self._process.poll() is None:
             self.thaw()
-            try:
+            with contextlib.suppress(PeerError, subprocess.TimeoutExpired):
                 self._ask({"op": "stop"}, _STOP_TIMEOUT_S)
                 self._process.wait(_STOP_TIMEOUT_S)
-            except (PeerError, subprocess.TimeoutExpired):
-                pass
         self._signal(signal.SIGKILL)
         self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):  # what a dead peer never read
+                pipe.close()
 
     def __enter__(self) -> PeerProcess:
         return self

@@ -29,6 +29,7 @@ class XllamaCppPeer:
         params.cpuparams_batch.n_threads = setup.num_threads
         params.cache_prompt = self._keeps_cache = setup.prefix_cache
         params.n_gpu_layers = 0
+        params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.fit_params = False
         params.port = 0  # any that is free
         self._server = xllamacpp.Server(params)

@@ -149,7 +149,7 @@ def _by_score(metadata: Mapping[str, object], vocabulary: Vocabulary) -> dict[st
             texts,
             merges_by_score(vocabulary, scores),
             unk_token=unknown,
-            fuse_unk=True,
+            fuse_unk=False,
             byte_fallback=True,
         ),
     }
