@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.engine.prompts import PromptSource
 from bench.engine.summary import Comparison, Figure, decode_rate
-from bench.engine.workloads import Workload, groups, joint_setup
+from bench.engine.workloads import WORKLOADS, Workload, groups, joint_setup
 from bench.peers.catalog import PEERS, launch
 from bench.peers.process import PeerError, PeerProcess
 from bench.peers.protocol import Setup
@@ -54,7 +54,7 @@ class Runner:
         figures: dict[tuple[str, str], Figure] = {}
         for group in groups(workloads):
             able = [name for name in names if group[0].model in PEERS[name].models]
-            ready = [name for name in able if self._start(name, group, workloads, figures)]
+            ready = [name for name in able if self._start(name, group, figures)]
             for round_number in range(num_rounds + 1):  # the first one warms up
                 # Who goes first changes, since a machine may slow down as a round goes on.
                 turn = round_number % max(1, len(ready))
@@ -78,10 +78,9 @@ class Runner:
         self,
         name: str,
         group: Sequence[Workload],
-        workloads: Sequence[Workload],
         figures: dict[tuple[str, str], Figure],
     ) -> bool:
-        setup = self._setup(name, group, workloads)
+        setup = self._setup(name, group)
         if name in self._running and self._running[name][0] == setup:
             return True
         self._stop(name)
@@ -97,14 +96,16 @@ class Runner:
         process.freeze()
         return True
 
-    def _setup(self, name: str, group: Sequence[Workload], workloads: Sequence[Workload]) -> Setup:
+    def _setup(self, name: str, group: Sequence[Workload]) -> Setup:
         peer = PEERS[name]
         first = group[0]
         served = group
         if peer.serves_all_sizes:
+            # Whatever work was chosen, the sizes are the same: what such a peer compiles for them
+            # at its start it finds again at the next.
             served = [
                 work
-                for work in workloads
+                for work in (*WORKLOADS, *group)
                 if (work.model, work.is_prefill) == (first.model, first.is_prefill)
             ]
         path = str(self._models(first.model, peer.reads_gguf))

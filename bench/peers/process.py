@@ -57,6 +57,11 @@ class PeerProcess:
         self._answers = bytearray()
         self.facts: dict[str, Any] = {}
 
+    @property
+    def process_id(self) -> int:
+        """Of the adapter; it leads a process group of its own."""
+        return self._process.pid
+
     def start(self, setup: Setup) -> float:
         """Loads the model; returns the seconds it took."""
         answer = self._ask(setup_request(setup), _START_TIMEOUT_S)

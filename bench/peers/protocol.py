@@ -12,13 +12,17 @@ A request that fails is answered by {"error": "...", "is_refused": true or false
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import time
 import traceback
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
+
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class Adapter(Protocol):
 
 def serve(adapter: Adapter) -> None:
     """Answers requests until "stop" or the end of the input."""
+    _die_with_parent()
     # Libraries print what they like on standard output; the answers go where nobody else writes.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -84,6 +89,12 @@ def serve(adapter: Adapter) -> None:
     sys.stderr.flush()
     # Some peers hang or crash when their threads are torn down; nothing is left to do.
     os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """A frozen adapter would outlive a bench that was killed; Linux can end it then."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _answer(adapter: Adapter, request: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.peers.process import PeerError, PeerProcess, PeerRefusedError
+from bench.peers.process import REPOSITORY, PeerError, PeerProcess, PeerRefusedError
 from bench.peers.protocol import Setup
 
 
@@ -57,3 +59,24 @@ def test_death_is_told_with_the_last_words(tmp_path: Path) -> None:
             peer.generate([[1]], 2)
         with pytest.raises(PeerError, match="ended with status 7"):
             peer.generate([[1]], 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a signal that Linux alone sends")
+def test_frozen_peer_ends_with_a_bench_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.bench.orphan", str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as bench:
+        assert bench.stdout is not None
+        peer = int(bench.stdout.readline())
+        bench.kill()
+    end = time.monotonic() + 30
+    while _is_running(peer):
+        assert time.monotonic() < end, "the peer outlived the bench"
+        time.sleep(0.01)
+
+
+def _is_running(process_id: int) -> bool:
+    status = Path(f"/proc/{process_id}/stat")
+    try:
+        return status.read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -23,7 +23,7 @@ def widened(bits: int) -> float:
 
 def naive_bits(value: float) -> int:
     """Of the two bfloat16 around a number the nearer one; of two equally near the even one."""
-    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
     low = bits >> 16
     high = low + 1
     # Beyond the largest number lies infinity, which stands for 2 ** 128 here.
