@@ -123,6 +123,7 @@ class Runner:
             return
         process = self._running[name][1]
         cut = prompts.cut(work.name, round_number, work.rows, work.context, work.shared)
+        figure = figures.get((name, work.name), Figure())
         process.thaw()
         try:
             rate = measure(process, work, cut)
@@ -130,11 +131,13 @@ class Runner:
             self._fail(name, [work], error, figures)
             return
         except ValueError as error:
-            _note(f"{work.name}, {name}: a round was thrown away: {error}")
+            problem = f"round {round_number} was thrown away: {error}"
+            _note(f"{work.name}, {name}: {problem}")
+            if round_number > 0:
+                figures[name, work.name] = Figure(figure.rates, problem)
             return
         finally:
             process.freeze()
-        figure = figures.get((name, work.name), Figure())
         if round_number > 0:
             figures[name, work.name] = Figure((*figure.rates, rate), figure.problem)
         _note(f"round {round_number} {work.name:22} {name:13} {rate:9.1f} tokens/s")
