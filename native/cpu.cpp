@@ -6,6 +6,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace espalier {
@@ -17,9 +21,9 @@ struct CpuidLeaf {
   unsigned a = 0, b = 0, c = 0, d = 0;
 };
 
-CpuidLeaf cpuid(unsigned leaf) {
+CpuidLeaf cpuid(unsigned leaf, unsigned subleaf = 0) {
   CpuidLeaf out;
-  __get_cpuid_count(leaf, 0, &out.a, &out.b, &out.c, &out.d);
+  __get_cpuid_count(leaf, subleaf, &out.a, &out.b, &out.c, &out.d);
   return out;
 }
 
@@ -33,7 +37,19 @@ unsigned saved_states() {
   return low;
 }
 
+// Linux saves the tile registers of a process only once it has asked for them; one request serves
+// all its threads.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestState = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestState, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 Isa detect() {
+  constexpr unsigned kTileState = 0x60000;
   constexpr unsigned kAvxState = 0x06, kAvx512State = 0xE6;
   const CpuidLeaf one = cpuid(1), seven = cpuid(7);
   const unsigned states = saved_states();
@@ -44,7 +60,13 @@ Isa detect() {
   }
   const bool avx512 = bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
   if (!avx512 || (states & kAvx512State) != kAvx512State) return Isa::Avx2;
-  return bit(seven.c, 11) ? Isa::Avx512Vnni : Isa::Avx512;
+  if (!bit(seven.c, 11)) return Isa::Avx512;
+  const bool amx = bit(seven.d, 22) && bit(seven.d, 24) && bit(seven.d, 25);
+  const bool bf16 = bit(cpuid(7, 1).a, 5);
+  if (!(amx && bf16) || (states & kTileState) != kTileState || !may_use_tiles()) {
+    return Isa::Avx512Vnni;
+  }
+  return Isa::Avx512Amx;
 }
 
 #else
@@ -53,7 +75,7 @@ Isa detect() { return Isa::Portable; }
 
 #endif
 
-constexpr Isa kAll[] = {Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni};
+constexpr Isa kAll[] = {Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Amx};
 
 }  // namespace
 
@@ -70,6 +92,8 @@ const char* isa_name(Isa isa) {
       return "avx512";
     case Isa::Avx512Vnni:
       return "avx512vnni";
+    case Isa::Avx512Amx:
+      return "avx512amx";
     default:
       return "portable";
   }
@@ -98,6 +122,7 @@ const Kernels& kernels_for(Isa isa) {
   if (isa == Isa::Avx2) return kernels_avx2();
   if (isa == Isa::Avx512) return kernels_avx512();
   if (isa == Isa::Avx512Vnni) return kernels_avx512vnni();
+  if (isa == Isa::Avx512Amx) return kernels_avx512amx();
 #endif
   (void)isa;
   return kernels_portable();

@@ -9,7 +9,7 @@ namespace espalier {
 struct Kernels;
 
 // In ascending order of speed; each includes the ones before it.
-enum class Isa : int { Portable, Avx2, Avx512, Avx512Vnni };
+enum class Isa : int { Portable, Avx2, Avx512, Avx512Vnni, Avx512Amx };
 
 // The best one that this CPU and its operating system offer (and that this build has).
 Isa best_isa();

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.cli.options import option
 from espalier.errors import EspalierError
+from espalier.settings import MAX_THREADS
 
 if TYPE_CHECKING:
     from espalier.backends.base import Backend
@@ -28,7 +29,12 @@ class EngineChoice:
         "Form that weights are held in: int8 (the default) or f32.", metavar="FORM"
     )
     num_threads: int | None = option(
-        "Threads that compute.", flag="--threads", min=1, metavar="N", show_default="every core"
+        "Threads that compute.",
+        flag="--threads",
+        min=1,
+        max=MAX_THREADS,
+        metavar="N",
+        show_default="every core",
     )
     max_total_tokens: int | None = option("Token slots of the KV pool.", min=1, metavar="N")
     context_length: int | None = option(

@@ -88,8 +88,9 @@ class ExecutorOptions:
         num_slots: token slots of the KV pool.
         weights: "int8" (group 64, exact integer products), "f32", or "auto" (= int8).
         kv_dtype: "bf16", "f32", or "auto" (bf16 for int8 weights, f32 for f32 weights).
-        num_threads: threads, None for settings.num_threads().
-        isa: "auto", "portable", "avx2", "avx512", "avx512vnni"; native only.
+        num_threads: threads; None for ESPALIER_THREADS, else every processor that the process may
+            use.
+        isa: "auto", "portable", "avx2", "avx512", "avx512vnni", "avx512amx"; native only.
         max_rows: most rows that one step may have.
     """
 

@@ -29,6 +29,7 @@ from espalier.exec.executor import (
 from espalier.exec.memory import require_memory
 from espalier.exec.native_graph import build_graph
 from espalier.exec.plan import Plan
+from espalier.exec.processors import usable_processors
 
 _MEMORY_ADVICE = (
     "Lower num_slots (the KV pool; max_total_tokens of an Engine) or max_rows (scratch; "
@@ -71,6 +72,7 @@ class NativeExecutor:
             dict(zip(("weights", "kv_pool", "scratch"), needed, strict=True)), _MEMORY_ADVICE
         )
         self._native: _native.Executor | None = _make_executor(graph, native_options)
+        self._thread_pool = self._native.thread_pool
 
     def run(self, batch: StepBatch) -> Float32Array:
         """Runs one step and returns logits, `[len(batch.logit_rows), vocab_size]`.
@@ -113,10 +115,17 @@ class NativeExecutor:
             weights, kv_pool, scratch = self._open().memory_use()
         return {"weights": weights, "kv_pool": kv_pool, "scratch": scratch}
 
+    @property
+    def thread_pool(self) -> _native.ThreadPool:
+        """The threads, for whoever computes between two steps; alone once this is closed."""
+        return self._thread_pool
+
     def close(self) -> None:
         """Frees weights, pool and threads; a later run raises EngineClosedError."""
         with self._lock:
-            self._native = None
+            if self._native is not None:
+                self._native = None
+                self._thread_pool.end_helpers()
 
     def _open(self) -> _native.Executor:
         if self._native is None:
@@ -138,16 +147,18 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
 
 
 def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
-    weights = _choice("weights", options.weights, ("int8", "f32"), default="int8")
-    kv_default = "bf16" if weights == "int8" else "f32"
+    weights = _choice("weights", options.weights, ("int8", "int4", "f32"), default="auto")
+    kv_default = "f32" if weights == "f32" else "bf16"
     kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "f32"), default=kv_default)
-    num_threads = settings.num_threads() if options.num_threads is None else options.num_threads
+    num_threads = options.num_threads
+    if num_threads is None:
+        num_threads = settings.num_threads() or usable_processors()
     return _native.Options(
         _whole("num_slots", options.num_slots, _MAX_SIZE),
         _whole("max_rows", options.max_rows, _MAX_SIZE),
-        weights == "int8",
+        weights,
         kv_dtype == "bf16",
-        _whole("num_threads", num_threads, 1024),
+        _whole("num_threads", num_threads, settings.MAX_THREADS),
         isa,
     )
 
