@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from bench.engine.neighbours import NeighbourWatch
 from bench.engine.prompts import PromptSource
-from bench.engine.summary import Comparison, Figure, decode_rate
+from bench.engine.summary import DISTURBED_SHARE, Comparison, Figure, Round, decode_rate
 from bench.engine.workloads import WORKLOADS, Workload, groups, joint_setup
 from bench.peers.catalog import PEERS, launch
 from bench.peers.process import PeerError, PeerProcess
@@ -125,6 +126,7 @@ class Runner:
         cut = prompts.cut(work.name, round_number, work.rows, work.context, work.shared)
         figure = figures.get((name, work.name), Figure())
         process.thaw()
+        watch = NeighbourWatch(process.process_id)
         try:
             rate = measure(process, work, cut)
         except PeerError as error:
@@ -134,13 +136,18 @@ class Runner:
             problem = f"round {round_number} was thrown away: {error}"
             _note(f"{work.name}, {name}: {problem}")
             if round_number > 0:
-                figures[name, work.name] = Figure(figure.rates, problem)
+                figures[name, work.name] = Figure(figure.rounds, problem)
             return
         finally:
+            others = watch.share() or 0.0
             process.freeze()
         if round_number > 0:
-            figures[name, work.name] = Figure((*figure.rates, rate), figure.problem)
-        _note(f"round {round_number} {work.name:22} {name:13} {rate:9.1f} tokens/s")
+            rounds = (*figure.rounds, Round(rate, others))
+            figures[name, work.name] = Figure(rounds, figure.problem)
+        _note(
+            f"round {round_number} {work.name:22} {name:13} {rate:9.1f} tokens/s"
+            + (f", others took {others:.0%}" if others > DISTURBED_SHARE else "")
+        )
 
     def _fail(
         self,
@@ -151,8 +158,8 @@ class Runner:
     ) -> None:
         _note(str(error))
         for work in group:
-            rates = figures.get((name, work.name), Figure()).rates
-            figures[name, work.name] = Figure(rates, str(error).splitlines()[0])
+            rounds = figures.get((name, work.name), Figure()).rounds
+            figures[name, work.name] = Figure(rounds, str(error).splitlines()[0])
         self._stop(name)
 
     def _stop(self, name: str) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 from bench.engine.workloads import Workload
 from bench.peers.catalog import ESPALIER
 
+DISTURBED_SHARE = 0.1  # of the processors' time
+
 
 def decode_rate(rows: int, num_tokens: int, first_s: float, all_s: float) -> float:
     """Decoded tokens per second of all rows: what `num_tokens` more tokens cost than one.
@@ -23,25 +25,49 @@ def decode_rate(rows: int, num_tokens: int, first_s: float, all_s: float) -> flo
 
 
 @dataclass(frozen=True)
+class Round:
+    """Tokens per second of one round, and the share of the processors that others took in it."""
+
+    rate: float
+    others: float = 0.0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether others took so much that the rate says little."""
+        return self.others > DISTURBED_SHARE
+
+
+@dataclass(frozen=True)
 class Figure:
     """One peer at one workload, over all rounds.
 
     Attributes:
-        rates: tokens per second of each round, in order.
-        problem: why there are none.
+        rounds: in order.
+        problem: what went wrong, if anything did.
     """
 
-    rates: tuple[float, ...] = ()
+    rounds: tuple[Round, ...] = ()
     problem: str | None = None
 
     @property
+    def rates(self) -> list[float]:
+        """Rates that count: those of undisturbed rounds, or all where every round was disturbed."""
+        calm = [one.rate for one in self.rounds if not one.is_disturbed]
+        return calm or [one.rate for one in self.rounds]
+
+    @property
+    def num_disturbed(self) -> int:
+        """Rounds in which others took too much."""
+        return sum(one.is_disturbed for one in self.rounds)
+
+    @property
     def median(self) -> float | None:
-        """Median over the rounds; None without any."""
-        return statistics.median(self.rates) if self.rates else None
+        """Median of the rates that count; None without any."""
+        return statistics.median(self.rates) if self.rounds else None
 
     @property
     def spread(self) -> float | None:
-        """Largest minus smallest rate, as a share of the median."""
+        """Largest minus smallest rate that counts, as a share of the median."""
         if self.median is None:
             return None
         return (max(self.rates) - min(self.rates)) / self.median
@@ -53,7 +79,8 @@ class Figure:
         return {
             "median": round(self.median, 1),
             "spread": round(self.spread, 3),
-            "rounds": [round(rate, 1) for rate in self.rates],
+            "rounds": [round(one.rate, 1) for one in self.rounds],
+            "others": [round(one.others, 2) for one in self.rounds],
             **({"problem": self.problem} if self.problem else {}),
         }
 
@@ -125,10 +152,24 @@ def table(comparisons: Sequence[Comparison], names: Sequence[str]) -> str:
         for name, figure in one.figures.items()
         if figure.problem
     ]
-    return "\n".join([*lines, *problems])
+    return "\n".join([*lines, *problems, *_disturbances(comparisons)])
+
+
+def _disturbances(comparisons: Sequence[Comparison]) -> list[str]:
+    figures = [figure for one in comparisons for figure in one.figures.values()]
+    disturbed = sum(figure.num_disturbed for figure in figures)
+    if not disturbed:
+        return []
+    hopeless = sum(0 < figure.num_disturbed == len(figure.rounds) for figure in figures)
+    return [
+        f"In {disturbed} of {sum(len(figure.rounds) for figure in figures)} rounds other processes "
+        f"took over {DISTURBED_SHARE:.0%} of the processors. They are left out, but for {hopeless} "
+        "figures (marked !) that have no other rounds: repeat those on a quiet machine."
+    ]
 
 
 def _cell(figure: Figure | None) -> str:
     if figure is None or figure.median is None or figure.spread is None:
         return "-"
-    return f"{figure.median:.0f} ±{figure.spread * 50:.0f}%"
+    mark = "!" if figure.num_disturbed == len(figure.rounds) else ""
+    return f"{figure.median:.0f} ±{figure.spread * 50:.0f}%{mark}"

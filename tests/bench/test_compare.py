@@ -8,11 +8,15 @@ import pytest
 from bench.engine.compare import chosen_peers, chosen_work
 from bench.engine.context import NestedPrompts, line_fit
 from bench.engine.prompts import Prompts, bench_text, fallback_text
-from bench.engine.summary import Comparison, Figure, decode_rate, table
+from bench.engine.summary import Comparison, Figure, Round, decode_rate, table
 from bench.engine.workloads import WORKLOADS, Workload, groups, joint_setup
 from bench.peers.catalog import GEMMA3, SMOLLM2
 
 WORK = Workload("decode-2", SMOLLM2, 2, 128, 16, 2.0)
+
+
+def figure_of(*rates: float) -> Figure:
+    return Figure(tuple(Round(rate) for rate in rates))
 
 
 def test_decode_rate_leaves_the_first_token_out() -> None:
@@ -22,17 +26,32 @@ def test_decode_rate_leaves_the_first_token_out() -> None:
 
 
 def test_figure_is_the_median_with_its_spread() -> None:
-    figure = Figure((90.0, 110.0, 100.0, 130.0))
+    figure = figure_of(90, 110, 100, 130)
     assert figure.median == 105
     assert figure.spread == pytest.approx(40 / 105)
     assert Figure(problem="died").as_json() == {"problem": "died"}
 
 
+def test_disturbed_rounds_count_only_where_there_are_no_others() -> None:
+    figure = Figure((Round(100.0), Round(10.0, others=0.5), Round(102.0, others=0.05)))
+    assert figure.median == 101
+    assert figure.num_disturbed == 1
+    assert figure.as_json()["rounds"] == [100.0, 10.0, 102.0]
+    assert figure.as_json()["others"] == [0.0, 0.5, 0.05]
+    lost = Figure((Round(10.0, others=0.5), Round(12.0, others=0.5)))
+    assert lost.median == 11
+    text = table([Comparison(WORK, {"espalier": figure, "vllm": lost})], ["espalier", "vllm"])
+    assert "101 ±1%  " in text
+    assert "11 ±9%!" in text
+    assert "In 3 of 5 rounds other processes took over 10% of the processors." in text
+    assert "but for 1 figures" in text
+
+
 def test_ratio_is_to_the_fastest_peer_that_counts() -> None:
     figures = {
-        "espalier": Figure((300.0, 310.0, 290.0)),
-        "vllm": Figure((200.0,)),
-        "llamacpp": Figure((150.0,)),
+        "espalier": figure_of(300, 310, 290),
+        "vllm": figure_of(200),
+        "llamacpp": figure_of(150),
         "openvino": Figure(problem="died"),
     }
     one = Comparison(WORK, figures)
