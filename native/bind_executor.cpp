@@ -105,9 +105,17 @@ void bind_graph(nb::module_& m) {
       });
 }
 
+KvFormat kv_format_of(const std::string& name) {
+  if (name == "f32") return KvFormat::F32;
+  if (name == "bf16") return KvFormat::Bf16;
+  if (name == "int8") return KvFormat::Int8;
+  throw std::invalid_argument("kv_dtype \"" + name + "\" is unknown; f32, bf16 and int8 are known");
+}
+
 ExecutorOptions make_options(int64_t num_slots, int64_t max_rows, const std::string& weights,
-                             bool kv_is_bf16, int num_threads, const std::string& isa) {
-  return {num_slots, max_rows, weight_choice(weights), kv_is_bf16, num_threads, isa_from_name(isa)};
+                             const std::string& kv_dtype, int num_threads, const std::string& isa) {
+  return {num_slots,   max_rows,          weight_choice(weights), kv_format_of(kv_dtype),
+          num_threads, isa_from_name(isa)};
 }
 
 std::tuple<int64_t, int64_t, int64_t> as_tuple(const MemoryUse& use) {
@@ -117,10 +125,10 @@ std::tuple<int64_t, int64_t, int64_t> as_tuple(const MemoryUse& use) {
 void bind_run(nb::module_& m) {
   nb::class_<ExecutorOptions>(m, "Options", "Options of an Executor.")
       .def("__init__", [](ExecutorOptions* self, int64_t num_slots, int64_t max_rows,
-                          const std::string& weights, bool kv_is_bf16, int num_threads,
+                          const std::string& weights, const std::string& kv_dtype, int num_threads,
                           const std::string& isa) {
-        new (self) ExecutorOptions(
-            make_options(num_slots, max_rows, weights, kv_is_bf16, num_threads, isa));
+        new (self)
+            ExecutorOptions(make_options(num_slots, max_rows, weights, kv_dtype, num_threads, isa));
       });
   nb::class_<Executor>(m, "Executor", "Runs the steps of a graph; see native/executor.h.")
       .def("__init__",

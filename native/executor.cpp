@@ -69,10 +69,8 @@ void Executor::pack_weights() {
 }
 
 void Executor::make_pool() {
-  const Geometry& g = graph_->geometry();
-  const int64_t element = options_.kv_is_bf16 ? 2 : 4;
-  kv_pool_ = Memory(static_cast<size_t>(checked_product(
-      {2 * g.num_layers, options_.num_slots, g.num_kv_heads, g.head_dim, element})));
+  kv_pool_ = Memory(static_cast<size_t>(
+      kv_pool_bytes(graph_->geometry(), options_.num_slots, options_.kv_format)));
 }
 
 void Executor::make_buffers() {
@@ -116,7 +114,7 @@ void Executor::begin_step(const Step& step) {
   step_ = &step;
   quantized_of_ = -1;
   num_rows_ = step.num_rows();
-  attention_.plan(step);
+  attention_.begin(step);
   constexpr int64_t kRowsPerChunk = 8;
   const int64_t chunks = (num_rows_ + kRowsPerChunk - 1) / kRowsPerChunk;
   for (size_t rope = 0; rope < rope_tables_.size(); ++rope) {
@@ -163,8 +161,7 @@ MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options) {
       use.weights += packed_matrix_bytes(format, weight.raw.num_rows, weight.raw.num_columns);
     }
   }
-  use.kv_pool = checked_product({2 * g.num_layers, options.num_slots, g.num_kv_heads, g.head_dim,
-                                 options.kv_is_bf16 ? 2 : 4});
+  use.kv_pool = kv_pool_bytes(g, options.num_slots, options.kv_format);
   int64_t row_bytes = 0;
   if (options.weights != WeightChoice::F32) {
     const int64_t quantized = padded_to_step(graph.widest_input()) * 2 + 4;

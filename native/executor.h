@@ -12,6 +12,7 @@
 #include "cpu.h"
 #include "graph.h"
 #include "kernels.h"
+#include "kv_pool.h"
 #include "memory.h"
 #include "packed_matrix.h"
 #include "step.h"
@@ -22,7 +23,7 @@ namespace espalier {
 struct ExecutorOptions {
   int64_t num_slots, max_rows;
   WeightChoice weights;
-  bool kv_is_bf16;
+  KvFormat kv_format;
   int num_threads;
   Isa isa;
 };
@@ -106,7 +107,7 @@ class Executor {
   }
   const float* vector_of(int weight) const;
   const PackedMatrix& matrix_of(int weight) const;
-  uint8_t* pool_of(int64_t layer, bool is_value) const;
+  KvPool pool_of(int64_t layer) const;
   float* logits_of(int64_t num_rows);
 
   std::shared_ptr<const Graph> graph_;

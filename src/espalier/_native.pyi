@@ -77,7 +77,7 @@ class Options:
         num_slots: int,
         max_rows: int,
         weights: str,
-        kv_is_bf16: bool,
+        kv_dtype: str,
         num_threads: int,
         isa: str,
         /,

@@ -149,7 +149,7 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
 def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
     weights = _choice("weights", options.weights, ("int8", "int4", "bf16", "f32"), default="auto")
     kv_default = "f32" if weights == "f32" else "bf16"
-    kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "f32"), default=kv_default)
+    kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "int8", "f32"), default=kv_default)
     num_threads = options.num_threads
     if num_threads is None:
         num_threads = settings.num_threads() or usable_processors()
@@ -157,7 +157,7 @@ def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
         _whole("num_slots", options.num_slots, _MAX_SIZE),
         _whole("max_rows", options.max_rows, _MAX_SIZE),
         weights,
-        kv_dtype == "bf16",
+        kv_dtype,
         _whole("num_threads", num_threads, settings.MAX_THREADS),
         isa,
     )
