@@ -22,7 +22,9 @@ class TokenSampler:
     def __init__(
         self, vocab_size: int, isa: str = "auto", pool: ThreadPool | None = None
     ) -> None: ...
-    def sample(self, logits: NDArray[np.float32], rows: Sequence[object]) -> list[_SampledRow]: ...
+    def sample(
+        self, logits: NDArray[np.float32], rows: Sequence[object]
+    ) -> list[int | _SampledRow]: ...
     def token_logprobs(
         self,
         logits: NDArray[np.float32],
@@ -31,7 +33,8 @@ class TokenSampler:
         token_ids_logprob: Sequence[int],
     ) -> list[_SampledRow]: ...
 
-# (status, token id, logprob, ((id, logprob), ...), (logprob, ...))
+# (status, token id, logprob, ((id, logprob), ...), (logprob, ...)); the token alone where a row
+# wants no logprobs and nothing failed.
 _SampledRow = tuple[int, int, float, tuple[tuple[int, float], ...], tuple[float, ...]]
 
 # The executor (native/bind_executor.cpp). Arguments are positional; what does not fit raises
