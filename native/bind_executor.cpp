@@ -105,10 +105,9 @@ void bind_graph(nb::module_& m) {
       });
 }
 
-ExecutorOptions make_options(int64_t num_slots, int64_t max_rows, bool is_int8, bool kv_is_bf16,
-                             int num_threads, const std::string& isa) {
-  const WeightFormat weights = is_int8 ? WeightFormat::Int8 : WeightFormat::F32;
-  return {num_slots, max_rows, weights, kv_is_bf16, num_threads, isa_from_name(isa)};
+ExecutorOptions make_options(int64_t num_slots, int64_t max_rows, const std::string& weights,
+                             bool kv_is_bf16, int num_threads, const std::string& isa) {
+  return {num_slots, max_rows, weight_choice(weights), kv_is_bf16, num_threads, isa_from_name(isa)};
 }
 
 std::tuple<int64_t, int64_t, int64_t> as_tuple(const MemoryUse& use) {
@@ -117,10 +116,11 @@ std::tuple<int64_t, int64_t, int64_t> as_tuple(const MemoryUse& use) {
 
 void bind_run(nb::module_& m) {
   nb::class_<ExecutorOptions>(m, "Options", "Options of an Executor.")
-      .def("__init__", [](ExecutorOptions* self, int64_t num_slots, int64_t max_rows, bool is_int8,
-                          bool kv_is_bf16, int num_threads, const std::string& isa) {
+      .def("__init__", [](ExecutorOptions* self, int64_t num_slots, int64_t max_rows,
+                          const std::string& weights, bool kv_is_bf16, int num_threads,
+                          const std::string& isa) {
         new (self) ExecutorOptions(
-            make_options(num_slots, max_rows, is_int8, kv_is_bf16, num_threads, isa));
+            make_options(num_slots, max_rows, weights, kv_is_bf16, num_threads, isa));
       });
   nb::class_<Executor>(m, "Executor", "Runs the steps of a graph; see native/executor.h.")
       .def("__init__",

@@ -75,8 +75,7 @@ Isa detect() { return Isa::Portable; }
 
 #endif
 
-constexpr Isa kAll[] = {Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni,
-                        Isa::Avx512Amx};
+constexpr Isa kAll[] = {Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Amx};
 
 }  // namespace
 

@@ -21,7 +21,7 @@ namespace espalier {
 
 struct ExecutorOptions {
   int64_t num_slots, max_rows;
-  WeightFormat weights;
+  WeightChoice weights;
   bool kv_is_bf16;
   int num_threads;
   Isa isa;
@@ -84,8 +84,15 @@ class Executor {
 
   // Computes `products_` for the current rows of buffer x; soft_cap 0 is none.
   void multiply(int x, float soft_cap);
+  void multiply_tiles(const Product& product, int x, Range rows, Range tiles, int thread) const;
+
+  // Quantises buffer x unless it is quantised already.
   void quantize_rows(int x);
-  void multiply_tiles(const Product& product, int x, Range rows, Range tiles) const;
+  // Row `row` of buffer x; the caller says afterwards that all rows are done (`quantized_of_`).
+  void quantize_row(int x, int64_t row);
+  QuantizedRows quantized_rows(int x) const;
+  // Whether the operation after the one that runs multiplies buffer x with integer weights.
+  bool is_multiplied_next(int x, size_t distance = 1) const;
 
   // Calls function(row) for all rows, on many threads where there is enough to do.
   template <typename Function>
@@ -110,7 +117,8 @@ class Executor {
   Memory kv_pool_;
   std::vector<Memory> buffers_, rope_tables_;
   Memory quantized_, row_scales_;
-  int64_t quantized_stride_ = 0;
+  Memory tile_buffers_;  // for each thread
+  int64_t tile_buffer_bytes_ = 0;
   std::shared_ptr<Memory> logits_;
 
   // The step that runs.
@@ -118,6 +126,8 @@ class Executor {
   int64_t num_rows_ = 0;  // of the buffers: all rows, or those selected
   std::vector<int32_t> row_slots_;
   std::vector<Product> products_;
+  size_t op_index_ = 0;    // of the operation that runs
+  int quantized_of_ = -1;  // the buffer that is quantised now, -1 for none
   AttentionSchedule attention_;
   std::shared_ptr<ThreadPool> shared_pool_;
   ThreadPool& pool_;

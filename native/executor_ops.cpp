@@ -7,9 +7,10 @@
 namespace espalier {
 namespace {
 
-constexpr int64_t kElementsPerChunk = 8192;       // less is not worth waking another thread
-constexpr int64_t kRowsPerBlock = 192;            // rows whose quantised inputs stay in the cache
-constexpr int64_t kInt8Tiles = 2, kF32Tiles = 8;  // tiles that a kernel takes at once, at most
+constexpr int64_t kElementsPerChunk = 8192;  // less is not worth waking another thread
+constexpr int64_t kRowsPerBlock = 192;       // rows whose inputs stay in the cache
+constexpr int64_t kTileRowsPerBlock = 512;   // the same where AMX takes 16 of them at a time
+constexpr int64_t kTilesAtOnce = 8;          // that a float kernel takes at once, at most
 constexpr int64_t kMostTilesPerChunk = 64;
 
 int64_t chunks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -47,6 +48,7 @@ uint8_t* Executor::pool_of(int64_t layer, bool is_value) const {
 }
 
 void Executor::apply(const EmbedOp& op) {
+  quantized_of_ = -1;
   const RawTensor& table = graph_->weights()[static_cast<size_t>(op.table)].raw;
   const RowsOut out = rows_out(op.out);
   each_row(num_rows_, table.num_columns, [&](int64_t row) {
@@ -60,13 +62,17 @@ void Executor::apply(const RmsNormOp& op) {
   const Rows x = rows_of(op.x);
   const RowsOut out = rows_out(op.out);
   const int64_t width = width_of(op.x);
+  const bool is_quantized = is_multiplied_next(op.out);
   each_row(num_rows_, width, [&](int64_t row) {
     kernels_.rms_norm(x.data + row * x.stride, vector_of(op.weight), out.data + row * out.stride,
                       width, op.eps);
+    if (is_quantized) quantize_row(op.out, row);
   });
+  quantized_of_ = is_quantized ? op.out : -1;
 }
 
 void Executor::apply(const HeadNormOp& op) {
+  quantized_of_ = -1;
   const RowsOut x = rows_out(op.x);
   const int64_t width = width_of(op.x);
   each_row(num_rows_, width, [&](int64_t row) {
@@ -88,6 +94,9 @@ void Executor::apply(const LinearOp& op) {
     first_tile = tiles.end;
   }
   multiply(op.x, 0.0f);
+  for (const LinearOp::Part& part : op.parts) {
+    if (part.out == quantized_of_) quantized_of_ = -1;
+  }
 }
 
 void Executor::apply(const LmHeadOp& op) {
@@ -108,35 +117,60 @@ float* Executor::logits_of(int64_t num_rows) {
   return logits_->as<float>();
 }
 
-void Executor::quantize_rows(int x) {
+QuantizedRows Executor::quantized_rows(int x) const {
+  return {quantized_.as<uint8_t>(), row_scales_.as<float>(), padded_to_step(width_of(x)) / kStep,
+          num_rows_ <= kernels_.most_paired_rows};
+}
+
+void Executor::quantize_row(int x, int64_t row) {
   const Rows rows = rows_of(x);
-  const int64_t width = width_of(x);
-  each_row(num_rows_, width, [&](int64_t row) {
-    kernels_.quantize(rows.data + row * rows.stride, width,
-                      quantized_.as<int32_t>() + row * quantized_stride_,
-                      row_scales_.as<float>() + row);
-  });
+  kernels_.quantize(rows.data + row * rows.stride, width_of(x), quantized_rows(x), row);
+}
+
+void Executor::quantize_rows(int x) {
+  if (quantized_of_ == x) return;
+  each_row(num_rows_, width_of(x), [&](int64_t row) { quantize_row(x, row); });
+  quantized_of_ = x;
+}
+
+bool Executor::is_multiplied_next(int x, size_t distance) const {
+  const size_t index = op_index_ + distance;
+  if (index >= graph_->ops().size()) return false;
+  const auto is_integer_matrix = [this](int weight) {
+    return is_integer(matrix_of(weight).format());
+  };
+  const Op& next = graph_->ops()[index];
+  if (const auto* head = std::get_if<LmHeadOp>(&next)) {
+    return head->x == x && is_integer_matrix(head->weight);
+  }
+  const auto* linear = std::get_if<LinearOp>(&next);
+  if (linear == nullptr || linear->x != x) return false;
+  return std::any_of(linear->parts.begin(), linear->parts.end(),
+                     [&](const LinearOp::Part& part) { return is_integer_matrix(part.weight); });
 }
 
 void Executor::multiply(int x, float soft_cap) {
   if (num_rows_ == 0) return;
-  if (options_.weights == WeightFormat::Int8) quantize_rows(x);
+  if (is_multiplied_next(x, 0)) quantize_rows(x);
   const int64_t num_tiles = products_.back().tiles.end;
-  const int64_t row_blocks = chunks_of(num_rows_, kRowsPerBlock);
+  const bool has_tiles = num_rows_ > kernels_.most_paired_rows;
+  const int64_t rows_per_block = has_tiles ? kTileRowsPerBlock : kRowsPerBlock;
+  const int64_t row_blocks = chunks_of(num_rows_, rows_per_block);
   int64_t tiles_per_chunk = num_tiles * row_blocks / (6 * pool_.num_threads());
   tiles_per_chunk = std::clamp<int64_t>(tiles_per_chunk, 1, kMostTilesPerChunk);
-  const int64_t at_once = options_.weights == WeightFormat::Int8 ? kInt8Tiles : kF32Tiles;
-  tiles_per_chunk = chunks_of(tiles_per_chunk, at_once) * at_once;
+  if (options_.weights == WeightChoice::F32) {
+    tiles_per_chunk = chunks_of(tiles_per_chunk, kTilesAtOnce) * kTilesAtOnce;
+  }
   const int64_t tile_chunks = chunks_of(num_tiles, tiles_per_chunk);
-  pool_.run(row_blocks * tile_chunks, [&](int64_t chunk, int) {
-    const int64_t row = chunk / tile_chunks * kRowsPerBlock;
+  pool_.run(row_blocks * tile_chunks, [&](int64_t chunk, int thread) {
+    const int64_t row = chunk / tile_chunks * rows_per_block;
     const int64_t tile = chunk % tile_chunks * tiles_per_chunk;
-    const Range rows{row, std::min(row + kRowsPerBlock, num_rows_)};
+    const Range rows{row, std::min(row + rows_per_block, num_rows_)};
     for (const Product& product : products_) {
       const Range tiles{std::max(tile, product.tiles.begin) - product.tiles.begin,
                         std::min(tile + tiles_per_chunk, product.tiles.end) - product.tiles.begin};
       if (tiles.begin >= tiles.end) continue;
-      multiply_tiles(product, x, rows, tiles);
+      multiply_tiles(product, x, rows, tiles, thread);
       if (soft_cap == 0.0f) continue;
       const int64_t first = tiles.begin * kLanes;
       const int64_t last = std::min(tiles.end * kLanes, graph_->geometry().vocab_size);
@@ -148,17 +182,23 @@ void Executor::multiply(int x, float soft_cap) {
   });
 }
 
-void Executor::multiply_tiles(const Product& product, int x, Range rows, Range tiles) const {
-  if (options_.weights == WeightFormat::Int8) {
-    const QuantizedRows inputs{quantized_.as<int32_t>(), row_scales_.as<float>(),
-                               quantized_stride_};
-    kernels_.linear_int8(product.matrix->int8(product.bias), inputs, product.out, rows, tiles);
-  } else {
-    kernels_.linear_f32(product.matrix->f32(product.bias), rows_of(x), product.out, rows, tiles);
+void Executor::multiply_tiles(const Product& product, int x, Range rows, Range tiles,
+                              int thread) const {
+  const PackedMatrix& matrix = *product.matrix;
+  switch (matrix.format()) {
+    case WeightFormat::F32:
+      return kernels_.linear_f32(matrix.f32(product.bias), rows_of(x), product.out, rows, tiles);
+    case WeightFormat::Int8:
+      return kernels_.linear_int8(matrix.int8(product.bias), quantized_rows(x), product.out, rows,
+                                  tiles);
+    case WeightFormat::Int4:
+      return kernels_.linear_int4(matrix.int4(product.bias), quantized_rows(x), product.out, rows,
+                                  tiles, tile_buffers_.as<int8_t>() + thread * tile_buffer_bytes_);
   }
 }
 
 void Executor::apply(const RopeOp& op) {
+  quantized_of_ = -1;
   const auto index = static_cast<size_t>(op.rope);
   const Rope& rope = graph_->ropes()[index];
   const int64_t pairs = static_cast<int64_t>(rope.inv_freq.size()), width = width_of(op.x);
@@ -177,6 +217,7 @@ void Executor::apply(const RopeOp& op) {
 }
 
 void Executor::apply(const KvWriteOp& op) {
+  quantized_of_ = -1;
   const int64_t width = width_of(op.k);
   const size_t slot_bytes = static_cast<size_t>(width) * (options_.kv_is_bf16 ? 2 : 4);
   each_row(num_rows_, 2 * width, [&](int64_t row) {
@@ -195,6 +236,7 @@ void Executor::apply(const KvWriteOp& op) {
 }
 
 void Executor::apply(const AttentionOp& op) {
+  quantized_of_ = -1;
   const Geometry& g = graph_->geometry();
   const AttentionShape shape{
       .head_dim = g.head_dim,
@@ -215,23 +257,41 @@ void Executor::apply(const GateOp& op) {
   const RowsOut out = rows_out(op.out);
   const int64_t width = width_of(op.out);
   const auto kernel = op.activation == Activation::Silu ? kernels_.silu_gate : kernels_.gelu_gate;
+  const bool is_quantized = is_multiplied_next(op.out);
   each_row(num_rows_, 4 * width, [&](int64_t row) {
     kernel(gate.data + row * gate.stride, up.data + row * up.stride, out.data + row * out.stride,
            width);
+    if (is_quantized) quantize_row(op.out, row);
   });
+  quantized_of_ = is_quantized ? op.out : -1;
 }
 
+// A norm of the sum that comes next is taken while the row is at hand.
 void Executor::apply(const AddOp& op) {
   const Rows x = rows_of(op.x), y = rows_of(op.y);
   const RowsOut out = rows_out(op.out);
   const int64_t width = width_of(op.out);
-  each_row(num_rows_, width, [&](int64_t row) {
-    kernels_.add(x.data + row * x.stride, y.data + row * y.stride, out.data + row * out.stride,
-                 width);
+  const RmsNormOp* norm = nullptr;
+  if (op_index_ + 1 < graph_->ops().size()) {
+    norm = std::get_if<RmsNormOp>(&graph_->ops()[op_index_ + 1]);
+  }
+  if (norm != nullptr && norm->x != op.out) norm = nullptr;
+  const bool is_quantized = norm != nullptr && is_multiplied_next(norm->out, 2);
+  each_row(num_rows_, 2 * width, [&](int64_t row) {
+    float* sum = out.data + row * out.stride;
+    kernels_.add(x.data + row * x.stride, y.data + row * y.stride, sum, width);
+    if (norm == nullptr) return;
+    const RowsOut normed = rows_out(norm->out);
+    kernels_.rms_norm(sum, vector_of(norm->weight), normed.data + row * normed.stride, width,
+                      norm->eps);
+    if (is_quantized) quantize_row(norm->out, row);
   });
+  quantized_of_ = is_quantized ? norm->out : -1;
+  if (norm != nullptr) ++op_index_;
 }
 
 void Executor::apply(const SelectOp& op) {
+  quantized_of_ = -1;
   const Rows x = rows_of(op.x);
   const RowsOut out = rows_out(op.out);
   const size_t bytes = static_cast<size_t>(width_of(op.x)) * sizeof(float);

@@ -231,10 +231,8 @@ void Graph::add(const LmHeadOp& op) {
 void Graph::check_complete() const { require(has_head_, "a plan ends with LmHead"); }
 
 bool Graph::is_multiplied(int weight) const {
+  if (is_head(weight)) return true;
   for (const Op& op : ops_) {
-    if (const LmHeadOp* head = std::get_if<LmHeadOp>(&op); head && head->weight == weight) {
-      return true;
-    }
     const LinearOp* linear = std::get_if<LinearOp>(&op);
     if (linear == nullptr) continue;
     for (const LinearOp::Part& part : linear->parts) {
@@ -247,6 +245,15 @@ bool Graph::is_multiplied(int weight) const {
 bool Graph::is_looked_up(int weight) const {
   for (const Op& op : ops_) {
     if (const EmbedOp* embed = std::get_if<EmbedOp>(&op); embed && embed->table == weight) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Graph::is_head(int weight) const {
+  for (const Op& op : ops_) {
+    if (const LmHeadOp* head = std::get_if<LmHeadOp>(&op); head && head->weight == weight) {
       return true;
     }
   }

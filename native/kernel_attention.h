@@ -19,9 +19,6 @@ ESPALIER_INLINE Vec load_kv(const uint16_t* p, int64_t lanes) {
   return lanes >= kLanes ? load_bf16(p) : load_bf16_partial(p, lanes);
 }
 
-ESPALIER_INLINE int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
-ESPALIER_INLINE int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
-
 // Positions that a row at `position` sees in the block that starts at `block`, counted from there.
 ESPALIER_INLINE Range seen_in_block(int64_t position, int64_t window, int64_t block) {
   const int64_t first = window > 0 ? larger(0, position - window + 1) : 0;

@@ -2,12 +2,21 @@
 #pragma once
 
 #include "kernel_attention.h"
+#include "kernel_int4.h"
 #include "kernel_linear.h"
 #include "kernel_rows.h"
+#if defined(__AMX_INT8__)
+#include "kernel_amx.h"
+#endif
 
 namespace espalier::ESPALIER_ISA {
 
 constexpr Kernels kTable = {
+#if defined(__AMX_INT8__)
+    .most_paired_rows = kFewRows,
+#else
+    .most_paired_rows = INT64_MAX,
+#endif
     .scale = scale_row,
     .add = add_rows,
     .rms_norm = rms_norm,
@@ -18,7 +27,13 @@ constexpr Kernels kTable = {
     .rope_interleaved = rope_interleaved,
     .store_bf16 = store_bf16_row,
     .quantize = quantize,
+#if defined(__AMX_INT8__)
+    .linear_int8 = linear_int8_amx,
+    .linear_int4 = linear_int4_amx,
+#else
     .linear_int8 = linear_int8,
+    .linear_int4 = linear_int4,
+#endif
     .linear_f32 = linear_f32,
     .attend_segment = attend_segment,
     .fold_partial = fold_partial,

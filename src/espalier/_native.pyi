@@ -79,7 +79,7 @@ class Options:
         self,
         num_slots: int,
         max_rows: int,
-        is_int8: bool,
+        weights: str,
         kv_is_bf16: bool,
         num_threads: int,
         isa: str,

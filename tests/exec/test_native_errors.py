@@ -136,7 +136,7 @@ def test_closed_executor_says_so() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"weights": "int4"}, UnsupportedError, "weights is 'int4'; .* auto, int8, f32"),
+        ({"weights": "int3"}, UnsupportedError, "weights is 'int3'; .* auto, int8, int4, f32"),
         ({"kv_dtype": "int8"}, UnsupportedError, "kv_dtype is 'int8'"),
         ({"isa": "amx"}, UnsupportedError, "'amx' is not available .* auto, portable"),
         ({"num_threads": 0}, UserInputError, "num_threads is 0"),

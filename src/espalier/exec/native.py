@@ -147,8 +147,8 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
 
 
 def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
-    weights = _choice("weights", options.weights, ("int8", "f32"), default="int8")
-    kv_default = "bf16" if weights == "int8" else "f32"
+    weights = _choice("weights", options.weights, ("int8", "int4", "f32"), default="auto")
+    kv_default = "f32" if weights == "f32" else "bf16"
     kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "f32"), default=kv_default)
     num_threads = options.num_threads
     if num_threads is None:
@@ -156,7 +156,7 @@ def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
     return _native.Options(
         _whole("num_slots", options.num_slots, _MAX_SIZE),
         _whole("max_rows", options.max_rows, _MAX_SIZE),
-        weights == "int8",
+        weights,
         kv_dtype == "bf16",
         _whole("num_threads", num_threads, settings.MAX_THREADS),
         isa,
