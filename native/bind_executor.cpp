@@ -122,6 +122,19 @@ std::tuple<int64_t, int64_t, int64_t> as_tuple(const MemoryUse& use) {
   return {use.weights, use.kv_pool, use.scratch};
 }
 
+// (name, calls, seconds, bytes, multiply-adds) for whole steps and then each kind of operation.
+std::vector<std::tuple<std::string, int64_t, double, int64_t, int64_t>> take_profile(
+    Executor& executor) {
+  std::vector<std::tuple<std::string, int64_t, double, int64_t, int64_t>> totals;
+  const std::unique_ptr<StepProfile> profile = executor.take_profile();
+  if (!profile) throw std::runtime_error("no profile was started");
+  for (const OpTotal& total : profile->totals()) {
+    totals.emplace_back(total.name, total.calls, total.seconds, total.cost.bytes,
+                        total.cost.multiply_adds);
+  }
+  return totals;
+}
+
 void bind_run(nb::module_& m) {
   nb::class_<ExecutorOptions>(m, "Options", "Options of an Executor.")
       .def("__init__", [](ExecutorOptions* self, int64_t num_slots, int64_t max_rows,
@@ -140,6 +153,8 @@ void bind_run(nb::module_& m) {
            nb::arg("row_starts").noconvert(), nb::arg("slot_ids").noconvert(),
            nb::arg("slot_starts").noconvert(), nb::arg("logit_rows").noconvert())
       .def("memory_use", [](const Executor& executor) { return as_tuple(executor.memory_use()); })
+      .def("start_profile", &Executor::start_profile)
+      .def("take_profile", &take_profile)
       .def_prop_ro("thread_pool", &Executor::thread_pool);
   m.def("memory_needed", [](const Graph& graph, const ExecutorOptions& options) {
     return as_tuple(memory_needed(graph, options));

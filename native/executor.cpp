@@ -1,6 +1,7 @@
 #include "executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -102,7 +103,12 @@ Logits Executor::run(const Step& step) {
   const ThreadPool::Awake awake(pool_);
   begin_step(step);
   for (op_index_ = 0; op_index_ < graph_->ops().size(); ++op_index_) {
-    std::visit([this](const auto& one) { apply(one); }, graph_->ops()[op_index_]);
+    const Op& op = graph_->ops()[op_index_];
+    if (profile_) {
+      run_profiled(op);
+    } else {
+      std::visit([this](const auto& one) { apply(one); }, op);
+    }
   }
   step_ = nullptr;
   Logits out{logits_, num_rows_, graph_->geometry().vocab_size};
@@ -111,6 +117,7 @@ Logits Executor::run(const Step& step) {
 }
 
 void Executor::begin_step(const Step& step) {
+  const auto start = std::chrono::steady_clock::now();
   step_ = &step;
   quantized_of_ = -1;
   num_rows_ = step.num_rows();
@@ -122,6 +129,10 @@ void Executor::begin_step(const Step& step) {
       const int64_t begin = chunk * kRowsPerChunk;
       fill_rope(rope, {begin, std::min(begin + kRowsPerChunk, num_rows_)});
     });
+  }
+  if (profile_) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    profile_->add_step(passed.count());
   }
 }
 

@@ -16,6 +16,7 @@
 #include "memory.h"
 #include "packed_matrix.h"
 #include "step.h"
+#include "step_profile.h"
 #include "thread_pool.h"
 
 namespace espalier {
@@ -52,6 +53,11 @@ class Executor {
 
   MemoryUse memory_use() const;
 
+  // From now on the time of each operation is taken, which is free where nobody asks for it.
+  void start_profile();
+  // Ends that; null where none was started.
+  std::unique_ptr<StepProfile> take_profile();
+
   // For whoever computes between two steps; never at the same time as a step.
   const std::shared_ptr<ThreadPool>& thread_pool() const { return shared_pool_; }
 
@@ -70,6 +76,17 @@ class Executor {
 
   void begin_step(const Step& step);
   void fill_rope(size_t rope, Range rows);
+
+  void run_profiled(const Op& op);
+  template <typename RowOp>
+  OpCost cost_of(const RowOp&) const {
+    return {};
+  }
+  OpCost cost_of(const LinearOp& op) const;
+  OpCost cost_of(const LmHeadOp& op) const;
+  OpCost cost_of(const EmbedOp& op) const;
+  OpCost cost_of(const AttentionOp& op) const;
+  OpCost cost_of_product(int weight) const;
 
   void apply(const EmbedOp& op);
   void apply(const RmsNormOp& op);
@@ -131,6 +148,7 @@ class Executor {
   size_t op_index_ = 0;    // of the operation that runs
   int quantized_of_ = -1;  // the buffer that is quantised now, -1 for none
   AttentionSchedule attention_;
+  std::unique_ptr<StepProfile> profile_;  // null while nobody asks
   std::shared_ptr<ThreadPool> shared_pool_;
   ThreadPool& pool_;
 };
