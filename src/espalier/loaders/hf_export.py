@@ -160,4 +160,3 @@ def _publish(scratch: Path, output: Path) -> None:
         return
     for path in sorted(scratch.iterdir()):
         path.replace(output / path.name)
-
