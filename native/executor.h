@@ -100,6 +100,12 @@ class Executor {
   void apply(const SelectOp& op);
   void apply(const LmHeadOp& op);
 
+  // Rows and column tiles that one thread takes at a time.
+  struct ProductCut {
+    int64_t rows, tiles;
+  };
+  ProductCut product_cut(int64_t num_tiles) const;
+
   // Computes `products_` for the current rows of buffer x; soft_cap 0 is none.
   void multiply(int x, float soft_cap);
   void multiply_tiles(const Product& product, int x, Range rows, Range tiles, int thread) const;
