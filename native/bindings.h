@@ -6,6 +6,7 @@
 namespace espalier {
 
 void bind_unpack(nanobind::module_& m);
+void bind_thread_pool(nanobind::module_& m);
 void bind_executor(nanobind::module_& m);
 void bind_sampler(nanobind::module_& m);
 

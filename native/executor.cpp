@@ -1,5 +1,7 @@
 #include "executor.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -20,11 +22,17 @@ const ExecutorOptions& checked(const ExecutorOptions& options) {
     throw std::invalid_argument("max_rows is " + std::to_string(options.max_rows) +
                                 "; 1 to 2^31 - 2 are allowed");
   }
-  if (options.num_threads < 1 || options.num_threads > 1024) {
+  if (options.num_threads < 1 || options.num_threads > ThreadPool::kMostThreads) {
     throw std::invalid_argument("num_threads is " + std::to_string(options.num_threads) +
-                                "; 1 to 1024 are allowed");
+                                "; 1 to " + std::to_string(ThreadPool::kMostThreads) +
+                                " are allowed");
   }
   return options;
+}
+
+// Room in which a thread expands 4-bit weights.
+int64_t tile_buffer_bytes(const Graph& graph) {
+  return std::max(kTileBufferBytes, padded_to_step(graph.widest_input()) * kLanes);
 }
 
 }  // namespace
@@ -38,7 +46,8 @@ Executor::Executor(std::shared_ptr<const Graph> graph, const ExecutorOptions& op
       attention_(graph_->geometry().head_dim, graph_->geometry().num_kv_heads,
                  graph_->geometry().num_heads / graph_->geometry().num_kv_heads,
                  options.num_threads),
-      pool_(options.num_threads) {
+      shared_pool_(std::make_shared<ThreadPool>(options.num_threads)),
+      pool_(*shared_pool_) {
   graph_->check_complete();
   pack_weights();
   make_pool();
@@ -54,7 +63,8 @@ void Executor::pack_weights() {
     if (!weights[i].is_matrix) {
       vectors_[i] = unpack_vector(weights[i]);
     } else if (graph_->is_multiplied(static_cast<int>(i))) {
-      matrices_[i].emplace(weights[i], options_.weights, pool_);
+      const auto index = static_cast<int>(i);
+      matrices_[i].emplace(weights[i], weight_format(*graph_, index, options_.weights), pool_);
     }
   }
 }
@@ -73,12 +83,14 @@ void Executor::make_buffers() {
     const int64_t values = 4 * static_cast<int64_t>(rope.inv_freq.size());
     rope_tables_.emplace_back(static_cast<size_t>(checked_product({options_.max_rows, values, 4})));
   }
-  if (options_.weights == WeightFormat::Int8) {
-    const int64_t widest = padded_to_group(graph_->widest_input());
-    quantized_stride_ = widest / 2;
-    quantized_ = Memory(static_cast<size_t>(checked_product({options_.max_rows, widest, 2})));
-    row_scales_ = Memory(static_cast<size_t>(checked_product({options_.max_rows, 4})));
-  }
+  if (options_.weights == WeightChoice::F32) return;
+  const int64_t rows = padded_to_lanes(options_.max_rows);
+  const int64_t widest = padded_to_step(graph_->widest_input());
+  quantized_ = Memory(static_cast<size_t>(checked_product({rows, widest, 2})));
+  row_scales_ = Memory(static_cast<size_t>(checked_product({rows, 4})));
+  tile_buffer_bytes_ = tile_buffer_bytes(*graph_);
+  tile_buffers_ =
+      Memory(static_cast<size_t>(checked_product({options_.num_threads, tile_buffer_bytes_})));
 }
 
 Logits Executor::run(const Step& step) {
@@ -90,8 +102,13 @@ Logits Executor::run(const Step& step) {
   checker_.check(step, row_slots_);
   const ThreadPool::Awake awake(pool_);
   begin_step(step);
-  for (const Op& op : graph_->ops()) {
-    std::visit([this](const auto& one) { apply(one); }, op);
+  for (op_index_ = 0; op_index_ < graph_->ops().size(); ++op_index_) {
+    const Op& op = graph_->ops()[op_index_];
+    if (profile_) {
+      run_profiled(op);
+    } else {
+      std::visit([this](const auto& one) { apply(one); }, op);
+    }
   }
   step_ = nullptr;
   Logits out{logits_, num_rows_, graph_->geometry().vocab_size};
@@ -100,7 +117,9 @@ Logits Executor::run(const Step& step) {
 }
 
 void Executor::begin_step(const Step& step) {
+  const auto start = std::chrono::steady_clock::now();
   step_ = &step;
+  quantized_of_ = -1;
   num_rows_ = step.num_rows();
   attention_.begin(step);
   constexpr int64_t kRowsPerChunk = 8;
@@ -110,6 +129,10 @@ void Executor::begin_step(const Step& step) {
       const int64_t begin = chunk * kRowsPerChunk;
       fill_rope(rope, {begin, std::min(begin + kRowsPerChunk, num_rows_)});
     });
+  }
+  if (profile_) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    profile_->add_step(passed.count());
   }
 }
 
@@ -139,24 +162,28 @@ void Executor::fill_rope(size_t index, Range rows) {
 
 MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options) {
   const Geometry& g = graph.geometry();
-  const bool is_int8 = options.weights == WeightFormat::Int8;
   MemoryUse use{0, 0, 0};
   for (size_t i = 0; i < graph.weights().size(); ++i) {
     const Weight& weight = graph.weights()[i];
     if (!weight.is_matrix) {
       use.weights += padded_to_lanes(weight.raw.num_columns) * 4;
     } else if (graph.is_multiplied(static_cast<int>(i))) {
-      use.weights +=
-          packed_matrix_bytes(options.weights, weight.raw.num_rows, weight.raw.num_columns);
+      const WeightFormat format = weight_format(graph, static_cast<int>(i), options.weights);
+      use.weights += packed_matrix_bytes(format, weight.raw.num_rows, weight.raw.num_columns);
     }
   }
   use.kv_pool = kv_pool_bytes(g, options.num_slots, options.kv_format);
-  int64_t row_bytes = is_int8 ? padded_to_group(graph.widest_input()) * 2 + 4 : 0;
+  int64_t row_bytes = 0;
+  if (options.weights != WeightChoice::F32) {
+    const int64_t quantized = padded_to_step(graph.widest_input()) * 2 + 4;
+    use.scratch = checked_product({padded_to_lanes(options.max_rows), quantized}) +
+                  checked_product({options.num_threads, tile_buffer_bytes(graph)});
+  }
   for (const int64_t width : graph.buffer_widths()) row_bytes += padded_to_lanes(width) * 4;
   for (const Rope& rope : graph.ropes()) {
     row_bytes += 16 * static_cast<int64_t>(rope.inv_freq.size());
   }
-  use.scratch =
+  use.scratch +=
       checked_product({options.max_rows, row_bytes}) +
       AttentionSchedule::num_bytes(g.head_dim, g.num_heads / g.num_kv_heads, options.num_threads);
   return use;

@@ -16,13 +16,14 @@
 #include "memory.h"
 #include "packed_matrix.h"
 #include "step.h"
+#include "step_profile.h"
 #include "thread_pool.h"
 
 namespace espalier {
 
 struct ExecutorOptions {
   int64_t num_slots, max_rows;
-  WeightFormat weights;
+  WeightChoice weights;
   KvFormat kv_format;
   int num_threads;
   Isa isa;
@@ -52,6 +53,14 @@ class Executor {
 
   MemoryUse memory_use() const;
 
+  // From now on the time of each operation is taken, which is free where nobody asks for it.
+  void start_profile();
+  // Ends that; null where none was started.
+  std::unique_ptr<StepProfile> take_profile();
+
+  // For whoever computes between two steps; never at the same time as a step.
+  const std::shared_ptr<ThreadPool>& thread_pool() const { return shared_pool_; }
+
  private:
   // A matrix of a joined product, its output and its place among all tiles of the product.
   struct Product {
@@ -68,22 +77,50 @@ class Executor {
   void begin_step(const Step& step);
   void fill_rope(size_t rope, Range rows);
 
+  void run_profiled(const Op& op);
+  template <typename RowOp>
+  OpCost cost_of(const RowOp&) const {
+    return {};
+  }
+  OpCost cost_of(const LinearOp& op) const;
+  OpCost cost_of(const LmHeadOp& op) const;
+  OpCost cost_of(const EmbedOp& op) const;
+  OpCost cost_of(const AttentionOp& op) const;
+  OpCost cost_of_product(int weight) const;
+
   void apply(const EmbedOp& op);
   void apply(const RmsNormOp& op);
-  void apply(const HeadNormOp& op);
   void apply(const LinearOp& op);
-  void apply(const RopeOp& op);
-  void apply(const KvWriteOp& op);
+  void apply(const HeadsOp& op);
   void apply(const AttentionOp& op);
   void apply(const GateOp& op);
   void apply(const AddOp& op);
   void apply(const SelectOp& op);
   void apply(const LmHeadOp& op);
 
+  void apply_to_row(const HeadNormOp& op, int64_t row) const;
+  void apply_to_row(const RopeOp& op, int64_t row) const;
+  void apply_to_row(const KvWriteOp& op, int64_t row) const;
+  int64_t elements_of(const HeadStep& step) const;
+
+  // Rows and column tiles that one thread takes at a time.
+  struct ProductCut {
+    int64_t rows, tiles;
+  };
+  ProductCut product_cut(int64_t num_tiles) const;
+
   // Computes `products_` for the current rows of buffer x; soft_cap 0 is none.
   void multiply(int x, float soft_cap);
+  void multiply_tiles(const Product& product, int x, Range rows, Range tiles, int thread) const;
+
+  // Quantises buffer x, or rounds it to bfloat16, unless that has been done.
   void quantize_rows(int x);
-  void multiply_tiles(const Product& product, int x, Range rows, Range tiles) const;
+  // Row `row` of buffer x; the caller says afterwards that all rows are done (`quantized_of_`).
+  void quantize_row(int x, int64_t row);
+  QuantizedRows quantized_rows(int x) const;
+  Bf16Rows rounded_rows(int x) const;
+  // Whether the operation after the one that runs multiplies buffer x in a form of its own.
+  bool is_multiplied_next(int x, size_t distance = 1) const;
 
   // Calls function(row) for all rows, on many threads where there is enough to do.
   template <typename Function>
@@ -108,7 +145,8 @@ class Executor {
   Memory kv_pool_;
   std::vector<Memory> buffers_, rope_tables_;
   Memory quantized_, row_scales_;
-  int64_t quantized_stride_ = 0;
+  Memory tile_buffers_;  // for each thread
+  int64_t tile_buffer_bytes_ = 0;
   std::shared_ptr<Memory> logits_;
 
   // The step that runs.
@@ -116,8 +154,12 @@ class Executor {
   int64_t num_rows_ = 0;  // of the buffers: all rows, or those selected
   std::vector<int32_t> row_slots_;
   std::vector<Product> products_;
+  size_t op_index_ = 0;    // of the operation that runs
+  int quantized_of_ = -1;  // the buffer that is quantised now, -1 for none
   AttentionSchedule attention_;
-  ThreadPool pool_;  // last, so that its threads end before what they use
+  std::unique_ptr<StepProfile> profile_;  // null while nobody asks
+  std::shared_ptr<ThreadPool> shared_pool_;
+  ThreadPool& pool_;
 };
 
 }  // namespace espalier

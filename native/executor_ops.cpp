@@ -7,9 +7,10 @@
 namespace espalier {
 namespace {
 
-constexpr int64_t kElementsPerChunk = 8192;       // less is not worth waking another thread
-constexpr int64_t kRowsPerBlock = 192;            // rows whose quantised inputs stay in the cache
-constexpr int64_t kInt8Tiles = 2, kF32Tiles = 8;  // tiles that a kernel takes at once, at most
+constexpr int64_t kElementsPerChunk = 8192;  // less is not worth waking another thread
+constexpr int64_t kRowsPerBlock = 192;       // rows whose inputs stay in the cache
+constexpr int64_t kTileRows = 256;           // the same where AMX takes 16 of them at a time
+constexpr int64_t kTilesAtOnce = 8;          // that a float kernel takes at once, at most
 constexpr int64_t kMostTilesPerChunk = 64;
 
 int64_t chunks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -41,14 +42,8 @@ const PackedMatrix& Executor::matrix_of(int weight) const {
   return *matrices_[static_cast<size_t>(weight)];
 }
 
-KvPool Executor::pool_of(int64_t layer) const {
-  const Geometry& g = graph_->geometry();
-  const int64_t layer_bytes = static_cast<int64_t>(kv_pool_.size()) / g.num_layers;
-  return KvPool(kv_pool_.as<uint8_t>() + layer * layer_bytes, g, options_.num_slots,
-                options_.kv_format);
-}
-
 void Executor::apply(const EmbedOp& op) {
+  quantized_of_ = -1;
   const RawTensor& table = graph_->weights()[static_cast<size_t>(op.table)].raw;
   const RowsOut out = rows_out(op.out);
   each_row(num_rows_, table.num_columns, [&](int64_t row) {
@@ -62,21 +57,13 @@ void Executor::apply(const RmsNormOp& op) {
   const Rows x = rows_of(op.x);
   const RowsOut out = rows_out(op.out);
   const int64_t width = width_of(op.x);
+  const bool is_quantized = is_multiplied_next(op.out);
   each_row(num_rows_, width, [&](int64_t row) {
     kernels_.rms_norm(x.data + row * x.stride, vector_of(op.weight), out.data + row * out.stride,
                       width, op.eps);
+    if (is_quantized) quantize_row(op.out, row);
   });
-}
-
-void Executor::apply(const HeadNormOp& op) {
-  const RowsOut x = rows_out(op.x);
-  const int64_t width = width_of(op.x);
-  each_row(num_rows_, width, [&](int64_t row) {
-    for (int64_t i = 0; i < width; i += op.head_dim) {
-      float* head = x.data + row * x.stride + i;
-      kernels_.rms_norm(head, vector_of(op.weight), head, op.head_dim, op.eps);
-    }
-  });
+  quantized_of_ = is_quantized ? op.out : -1;
 }
 
 void Executor::apply(const LinearOp& op) {
@@ -90,6 +77,9 @@ void Executor::apply(const LinearOp& op) {
     first_tile = tiles.end;
   }
   multiply(op.x, 0.0f);
+  for (const LinearOp::Part& part : op.parts) {
+    if (part.out == quantized_of_) quantized_of_ = -1;
+  }
 }
 
 void Executor::apply(const LmHeadOp& op) {
@@ -110,35 +100,82 @@ float* Executor::logits_of(int64_t num_rows) {
   return logits_->as<float>();
 }
 
-void Executor::quantize_rows(int x) {
+QuantizedRows Executor::quantized_rows(int x) const {
+  return {quantized_.as<uint8_t>(), row_scales_.as<float>(), padded_to_step(width_of(x)) / kStep,
+          num_rows_ <= kernels_.most_paired_rows};
+}
+
+Bf16Rows Executor::rounded_rows(int x) const {
+  return {quantized_.as<uint16_t>(), padded_to_step(width_of(x))};
+}
+
+void Executor::quantize_row(int x, int64_t row) {
   const Rows rows = rows_of(x);
-  const int64_t width = width_of(x);
-  each_row(num_rows_, width, [&](int64_t row) {
-    kernels_.quantize(rows.data + row * rows.stride, width,
-                      quantized_.as<int32_t>() + row * quantized_stride_,
-                      row_scales_.as<float>() + row);
-  });
+  const float* values = rows.data + row * rows.stride;
+  if (options_.weights == WeightChoice::Bf16) {
+    const int64_t stride = rounded_rows(x).stride;
+    kernels_.round_bf16(values, width_of(x), quantized_.as<uint16_t>() + row * stride);
+  } else {
+    kernels_.quantize(values, width_of(x), quantized_rows(x), row);
+  }
+}
+
+void Executor::quantize_rows(int x) {
+  if (quantized_of_ == x) return;
+  each_row(num_rows_, width_of(x), [&](int64_t row) { quantize_row(x, row); });
+  quantized_of_ = x;
+}
+
+bool Executor::is_multiplied_next(int x, size_t distance) const {
+  const size_t index = op_index_ + distance;
+  if (index >= graph_->ops().size()) return false;
+  const auto is_prepared_for = [this](int weight) {
+    return prepares_inputs(matrix_of(weight).format());
+  };
+  const Op& next = graph_->ops()[index];
+  if (const auto* head = std::get_if<LmHeadOp>(&next)) {
+    return head->x == x && is_prepared_for(head->weight);
+  }
+  const auto* linear = std::get_if<LinearOp>(&next);
+  if (linear == nullptr || linear->x != x) return false;
+  return std::any_of(linear->parts.begin(), linear->parts.end(),
+                     [&](const LinearOp::Part& part) { return is_prepared_for(part.weight); });
+}
+
+// Few rows: threads share the weights, which are what must be read. Many rows in AMX tiles: they
+// share the rows, so that each chunk reads its inputs once for as many weights as there are.
+Executor::ProductCut Executor::product_cut(int64_t num_tiles) const {
+  const int64_t threads = pool_.num_threads();
+  if (num_rows_ > kernels_.most_paired_rows && num_rows_ >= kTileRows) {
+    const int64_t most = std::clamp(num_rows_ / threads, kTileRows, 2 * kTileRows);
+    const int64_t rows = chunks_of(num_rows_, chunks_of(num_rows_, most));
+    const int64_t row_chunks = chunks_of(num_rows_, rows);
+    return {padded_to_lanes(rows), chunks_of(num_tiles, chunks_of(4 * threads, row_chunks))};
+  }
+  const bool has_tiles = num_rows_ > kernels_.most_paired_rows;
+  const int64_t rows = has_tiles ? kTileRows : kRowsPerBlock;
+  int64_t tiles = num_tiles * chunks_of(num_rows_, rows) / (6 * threads);
+  tiles = std::clamp<int64_t>(tiles, 1, kMostTilesPerChunk);
+  if (options_.weights == WeightChoice::F32) tiles = chunks_of(tiles, kTilesAtOnce) * kTilesAtOnce;
+  return {rows, tiles};
 }
 
 void Executor::multiply(int x, float soft_cap) {
   if (num_rows_ == 0) return;
-  if (options_.weights == WeightFormat::Int8) quantize_rows(x);
+  if (is_multiplied_next(x, 0)) quantize_rows(x);
   const int64_t num_tiles = products_.back().tiles.end;
-  const int64_t row_blocks = chunks_of(num_rows_, kRowsPerBlock);
-  int64_t tiles_per_chunk = num_tiles * row_blocks / (6 * pool_.num_threads());
-  tiles_per_chunk = std::clamp<int64_t>(tiles_per_chunk, 1, kMostTilesPerChunk);
-  const int64_t at_once = options_.weights == WeightFormat::Int8 ? kInt8Tiles : kF32Tiles;
-  tiles_per_chunk = chunks_of(tiles_per_chunk, at_once) * at_once;
-  const int64_t tile_chunks = chunks_of(num_tiles, tiles_per_chunk);
-  pool_.run(row_blocks * tile_chunks, [&](int64_t chunk, int) {
-    const int64_t row = chunk / tile_chunks * kRowsPerBlock;
-    const int64_t tile = chunk % tile_chunks * tiles_per_chunk;
-    const Range rows{row, std::min(row + kRowsPerBlock, num_rows_)};
+  const ProductCut cut = product_cut(num_tiles);
+  const int64_t row_chunks = chunks_of(num_rows_, cut.rows);
+  const int64_t tile_chunks = chunks_of(num_tiles, cut.tiles);
+  pool_.run(row_chunks * tile_chunks, [&](int64_t chunk, int thread) {
+    const int64_t row = chunk / tile_chunks * cut.rows;
+    const int64_t tile = chunk % tile_chunks * cut.tiles;
+    const Range rows{row, std::min(row + cut.rows, num_rows_)};
     for (const Product& product : products_) {
       const Range tiles{std::max(tile, product.tiles.begin) - product.tiles.begin,
-                        std::min(tile + tiles_per_chunk, product.tiles.end) - product.tiles.begin};
+                        std::min(tile + cut.tiles, product.tiles.end) - product.tiles.begin};
       if (tiles.begin >= tiles.end) continue;
-      multiply_tiles(product, x, rows, tiles);
+      multiply_tiles(product, x, rows, tiles, thread);
       if (soft_cap == 0.0f) continue;
       const int64_t first = tiles.begin * kLanes;
       const int64_t last = std::min(tiles.end * kLanes, graph_->geometry().vocab_size);
@@ -150,49 +187,37 @@ void Executor::multiply(int x, float soft_cap) {
   });
 }
 
-void Executor::multiply_tiles(const Product& product, int x, Range rows, Range tiles) const {
-  if (options_.weights == WeightFormat::Int8) {
-    const QuantizedRows inputs{quantized_.as<int32_t>(), row_scales_.as<float>(),
-                               quantized_stride_};
-    kernels_.linear_int8(product.matrix->int8(product.bias), inputs, product.out, rows, tiles);
-  } else {
-    kernels_.linear_f32(product.matrix->f32(product.bias), rows_of(x), product.out, rows, tiles);
+void Executor::multiply_tiles(const Product& product, int x, Range rows, Range tiles,
+                              int thread) const {
+  const PackedMatrix& matrix = *product.matrix;
+  switch (matrix.format()) {
+    case WeightFormat::F32:
+      return kernels_.linear_f32(matrix.f32(product.bias), rows_of(x), product.out, rows, tiles);
+    case WeightFormat::Bf16:
+      return kernels_.linear_bf16(matrix.bf16(product.bias), rounded_rows(x), product.out, rows,
+                                  tiles);
+    case WeightFormat::Int8:
+      return kernels_.linear_int8(matrix.int8(product.bias), quantized_rows(x), product.out, rows,
+                                  tiles);
+    case WeightFormat::Int4:
+      return kernels_.linear_int4(matrix.int4(product.bias), quantized_rows(x), product.out, rows,
+                                  tiles, tile_buffers_.as<int8_t>() + thread * tile_buffer_bytes_);
   }
 }
 
-void Executor::apply(const RopeOp& op) {
-  const auto index = static_cast<size_t>(op.rope);
-  const Rope& rope = graph_->ropes()[index];
-  const int64_t pairs = static_cast<int64_t>(rope.inv_freq.size()), width = width_of(op.x);
-  const RowsOut x = rows_out(op.x);
-  each_row(num_rows_, width, [&](int64_t row) {
-    const float* cos = rope_tables_[index].as<float>() + row * 4 * pairs;
-    for (int64_t i = 0; i < width; i += op.head_dim) {
-      float* head = x.data + row * x.stride + i;
-      if (rope.is_interleaved) {
-        kernels_.rope_interleaved(head, cos, cos + 2 * pairs, 2 * pairs);
-      } else {
-        kernels_.rope_half(head, cos, cos + pairs, pairs);
-      }
-    }
-  });
-}
-
-void Executor::apply(const KvWriteOp& op) {
-  const Geometry& g = graph_->geometry();
-  const KvPool pool = pool_of(op.layer);
-  const Rows keys = rows_of(op.k), values = rows_of(op.v);
-  each_row(num_rows_, 2 * width_of(op.k), [&](int64_t row) {
-    const int64_t slot = row_slots_[static_cast<size_t>(row)];
-    for (int64_t head = 0; head < g.num_kv_heads; ++head) {
-      const float* key = keys.data + row * keys.stride + head * g.head_dim;
-      const float* value = values.data + row * values.stride + head * g.head_dim;
-      kernels_.write_kv(options_.kv_format, key, value, g.head_dim, pool.slot(head, slot));
+void Executor::apply(const HeadsOp& op) {
+  quantized_of_ = -1;
+  int64_t elements = 0;
+  for (const HeadStep& step : op.steps) elements += elements_of(step);
+  each_row(num_rows_, elements, [&](int64_t row) {
+    for (const HeadStep& step : op.steps) {
+      std::visit([&](const auto& one) { apply_to_row(one, row); }, step);
     }
   });
 }
 
 void Executor::apply(const AttentionOp& op) {
+  quantized_of_ = -1;
   const Geometry& g = graph_->geometry();
   const KvPool pool = pool_of(op.layer);
   const AttentionShape shape{
@@ -217,23 +242,41 @@ void Executor::apply(const GateOp& op) {
   const RowsOut out = rows_out(op.out);
   const int64_t width = width_of(op.out);
   const auto kernel = op.activation == Activation::Silu ? kernels_.silu_gate : kernels_.gelu_gate;
+  const bool is_quantized = is_multiplied_next(op.out);
   each_row(num_rows_, 4 * width, [&](int64_t row) {
     kernel(gate.data + row * gate.stride, up.data + row * up.stride, out.data + row * out.stride,
            width);
+    if (is_quantized) quantize_row(op.out, row);
   });
+  quantized_of_ = is_quantized ? op.out : -1;
 }
 
+// A norm of the sum that comes next is taken while the row is at hand.
 void Executor::apply(const AddOp& op) {
   const Rows x = rows_of(op.x), y = rows_of(op.y);
   const RowsOut out = rows_out(op.out);
   const int64_t width = width_of(op.out);
-  each_row(num_rows_, width, [&](int64_t row) {
-    kernels_.add(x.data + row * x.stride, y.data + row * y.stride, out.data + row * out.stride,
-                 width);
+  const RmsNormOp* norm = nullptr;
+  if (op_index_ + 1 < graph_->ops().size()) {
+    norm = std::get_if<RmsNormOp>(&graph_->ops()[op_index_ + 1]);
+  }
+  if (norm != nullptr && norm->x != op.out) norm = nullptr;
+  const bool is_quantized = norm != nullptr && is_multiplied_next(norm->out, 2);
+  each_row(num_rows_, 2 * width, [&](int64_t row) {
+    float* sum = out.data + row * out.stride;
+    kernels_.add(x.data + row * x.stride, y.data + row * y.stride, sum, width);
+    if (norm == nullptr) return;
+    const RowsOut normed = rows_out(norm->out);
+    kernels_.rms_norm(sum, vector_of(norm->weight), normed.data + row * normed.stride, width,
+                      norm->eps);
+    if (is_quantized) quantize_row(norm->out, row);
   });
+  quantized_of_ = is_quantized ? norm->out : -1;
+  if (norm != nullptr) ++op_index_;
 }
 
 void Executor::apply(const SelectOp& op) {
+  quantized_of_ = -1;
   const Rows x = rows_of(op.x);
   const RowsOut out = rows_out(op.out);
   const size_t bytes = static_cast<size_t>(width_of(op.x)) * sizeof(float);

@@ -6,6 +6,8 @@
 
 namespace espalier::ESPALIER_ISA {
 
+constexpr int64_t kBytesAhead = 4096;  // how far a row's weights are fetched in advance
+
 // Calls block(first_row, integral constant of the number of rows) for blocks of nearly equal size,
 // at most `Most` rows each.
 template <int R>
@@ -34,12 +36,38 @@ ESPALIER_INLINE void each_row_block(Range rows, Block block) {
   }
 }
 
+ESPALIER_INLINE int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+ESPALIER_INLINE int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
+
 ESPALIER_INLINE void store_tile(float* out, Vec x, int64_t columns) {
   if (columns >= kLanes) {
     store(out, x);
   } else {
     store_partial(out, x, columns);
   }
+}
+
+ESPALIER_INLINE float bf16_to_float(uint16_t x) {
+  const uint32_t word = static_cast<uint32_t>(x) << 16;
+  float out;
+  std::memcpy(&out, &word, sizeof out);
+  return out;
+}
+
+// Writes the sums of a row in one tile, with the bias where there is one.
+template <typename Matrix>
+ESPALIER_INLINE void add_bias(const Matrix& w, int64_t tile, Vec y, const RowsOut& out,
+                              int64_t row) {
+  const int64_t column = tile * kLanes;
+  if (w.bias != nullptr) y = add(y, load(w.bias + column));
+  store_tile(out.data + row * out.stride + column, y, w.out_features - column);
+}
+
+// Turns the sums of a quantised row into its outputs in one tile.
+template <typename Matrix>
+ESPALIER_INLINE void finish_tile(const Matrix& w, int64_t tile, Vec sums, float row_scale,
+                                 const RowsOut& out, int64_t row) {
+  add_bias(w, tile, mul(sums, splat(row_scale)), out, row);
 }
 
 // sums[r][c] += a[r][k] * b[k][c] for k in order; b is k * b_step + c * b_column floats on.
@@ -59,23 +87,30 @@ ESPALIER_INLINE void accumulate(const float* const (&a)[R], const float* b, int6
   }
 }
 
-// C tiles for R rows: exact integer sums per group of 64 inputs, then floats, group by group.
+// A row of quantised inputs as int16 pairs.
+ESPALIER_INLINE const int32_t* pairs_of(const QuantizedRows& x, int64_t row) {
+  return reinterpret_cast<const int32_t*>(x.data) + row * x.num_steps * kStep / 2;
+}
+
+// C tiles for R rows: exact integer sums per group of inputs, then floats, group by group. Tile c
+// is `tile_bytes` behind the one before.
 template <int R, int C>
 static void int8_block(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out, int64_t row,
                        int64_t tile) {
-  constexpr int kQuads = kGroup / 4;
   // Two integer sums per output hide the latency of the products where there are few outputs.
   constexpr int kChains = R * C <= 8 ? 2 : 1;
-  const int64_t tile_bytes = w.num_groups * kGroup * kLanes;
+  const int64_t tile_bytes = w.num_steps * kStep * kLanes, stride = x.num_steps * kStep / 2;
+  const int64_t num_groups = w.num_steps / w.steps_per_group;
+  const int64_t quads = w.steps_per_group * kStep / 4;
   const int8_t* line = w.tiles + tile * tile_bytes;
-  const float* scales = w.scales + tile * w.num_groups * kLanes;
-  const int32_t* pairs = x.pairs + row * x.stride;
+  const float* scales = w.scales + tile * num_groups * kLanes;
+  const int32_t* pairs = pairs_of(x, row);
   Vec sums[R][C];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     for (int c = 0; c < C; ++c) sums[r][c] = zero();
   }
-  for (int64_t group = 0; group < w.num_groups; ++group, scales += kLanes) {
+  for (int64_t group = 0; group < num_groups; ++group, scales += kLanes) {
     IVec whole[R][C][kChains];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -84,13 +119,16 @@ static void int8_block(const Int8Matrix& w, const QuantizedRows& x, const RowsOu
       }
     }
 #pragma GCC unroll 1
-    for (int quad = 0; quad < kQuads; ++quad, line += 4 * kLanes, pairs += 2) {
+    for (int64_t quad = 0; quad < quads; ++quad, line += 4 * kLanes, pairs += 2) {
       Pairs even[C], odd[C];
 #pragma GCC unroll 4
-      for (int c = 0; c < C; ++c) split_quads(line + c * tile_bytes, even[c], odd[c]);
+      for (int c = 0; c < C; ++c) {
+        if constexpr (R <= 4) __builtin_prefetch(line + c * tile_bytes + kBytesAhead);
+        split_quads(line + c * tile_bytes, even[c], odd[c]);
+      }
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
-        const int32_t* pair = pairs + r * x.stride;
+        const int32_t* pair = pairs + r * stride;
 #pragma GCC unroll 4
         for (int c = 0; c < C; ++c) {
           whole[r][c][0] = dot_pairs(whole[r][c][0], even[c], pair[0]);
@@ -103,22 +141,19 @@ static void int8_block(const Int8Matrix& w, const QuantizedRows& x, const RowsOu
     }
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
-      const Vec scale = load(scales + c * w.num_groups * kLanes);
+      const Vec scale = load(scales + c * num_groups * kLanes);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         IVec sum = whole[r][c][0];
         if constexpr (kChains == 2) sum = iadd(sum, whole[r][c][1]);
-        sums[r][c] = add(sums[r][c], mul(to_float(sum), scale));
+        sums[r][c] = fma(to_float(sum), scale, sums[r][c]);
       }
     }
   }
   for (int c = 0; c < C; ++c) {
-    const int64_t column = (tile + c) * kLanes;
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      Vec y = mul(sums[r][c], splat(x.scales[row + r]));
-      if (w.bias != nullptr) y = add(y, load(w.bias + column));
-      store_tile(out.data + (row + r) * out.stride + column, y, w.out_features - column);
+      finish_tile(w, tile + c, sums[r][c], x.scales[row + r], out, row + r);
     }
   }
 }
@@ -154,12 +189,7 @@ static void f32_block(const F32Matrix& w, const Rows& x, const RowsOut& out, int
   }
   accumulate<R, C>(a, w.tiles + tile * tile_size, kLanes, tile_size, {0, w.in_features}, sums);
   for (int c = 0; c < C; ++c) {
-    const int64_t column = (tile + c) * kLanes;
-    for (int r = 0; r < R; ++r) {
-      Vec y = sums[r][c];
-      if (w.bias != nullptr) y = add(y, load(w.bias + column));
-      store_tile(out.data + (row + r) * out.stride + column, y, w.out_features - column);
-    }
+    for (int r = 0; r < R; ++r) add_bias(w, tile + c, sums[r][c], out, row + r);
   }
 }
 

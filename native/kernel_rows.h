@@ -99,10 +99,8 @@ static void rope_interleaved(float* x, const float* cos, const float* sin, int64
 }
 
 // The largest |x| is found among the bits, whose order is that of the numbers; what is not finite
-// comes last, and makes the row's scale not a number, so that it is not lost.
-static void quantize(const float* x, int64_t n, int32_t* pairs, float* scale) {
-  constexpr float kLargest = 16383.0f, kTiny = 1e-30f;
-  constexpr int32_t kInfinityBits = 0x7F800000;
+// comes last.
+ESPALIER_INLINE float largest_magnitude(const float* x, int64_t n) {
   IVec top = izero();
   each_vector(
       n, [&](int64_t i) { top = imax(top, bits(abs(load(x + i)))); },
@@ -110,21 +108,54 @@ static void quantize(const float* x, int64_t n, int32_t* pairs, float* scale) {
   const int32_t largest_bits = reduce_imax(top);
   float largest;
   std::memcpy(&largest, &largest_bits, sizeof largest);
-  const int64_t padded = padded_to_group(n);
-  if (largest_bits >= kInfinityBits || largest < kTiny) {
-    *scale = largest_bits >= kInfinityBits ? __builtin_nanf("") : 0.0f;
-    std::memset(pairs, 0, static_cast<size_t>(padded) * sizeof(int16_t));
-    return;
+  return largest;
+}
+
+// What a row is multiplied by to become integers of at most `most`, and the scale that undoes it. A
+// row of zeros has the scale 0; one that is not finite has the scale NaN, so that it is not lost.
+struct RowScale {
+  float factor, scale;
+};
+ESPALIER_INLINE RowScale row_scale(const float* x, int64_t n, float most) {
+  constexpr float kTiny = 1e-30f;
+  const float largest = largest_magnitude(x, n);
+  if (!(largest < __builtin_inff())) return {0.0f, __builtin_nanf("")};
+  if (largest < kTiny) return {0.0f, 0.0f};
+  return {most / largest, largest / most};
+}
+
+// Scaled inputs i to i + 15; 0 from n on, and everywhere where the factor is 0.
+ESPALIER_INLINE Vec scaled(const float* x, int64_t i, int64_t n, float factor) {
+  if (factor == 0.0f || i >= n) return zero();
+  const Vec v = n - i >= kLanes ? load(x + i) : load_partial(x + i, n - i);
+  return mul(v, splat(factor));
+}
+
+// AMX takes subnormal numbers for zero, so all do.
+static void round_bf16(const float* x, int64_t n, uint16_t* out) {
+  constexpr int64_t kStep32 = Bf16Matrix::kStep;
+  for (int64_t i = 0; i < (n + kStep32 - 1) / kStep32 * kStep32; i += kLanes) {
+    const Vec v = scaled(x, i, n, 1.0f);
+    store_bf16(out + i, select_less(abs(v), splat(0x1p-126f), zero(), v));
   }
-  *scale = largest / kLargest;
-  const Vec inverse = splat(kLargest / largest);
-  each_vector(
-      n, [&](int64_t i) { store_quads(pairs + i / 2, mul(load(x + i), inverse)); },
-      [&](int64_t i, int64_t lanes) {
-        store_quads(pairs + i / 2, mul(load_partial(x + i, lanes), inverse));
-      });
-  const int64_t written = padded_to_lanes(n);
-  std::memset(pairs + written / 2, 0, static_cast<size_t>(padded - written) * sizeof(int16_t));
+}
+
+static void quantize(const float* x, int64_t n, const QuantizedRows& out, int64_t row) {
+  const RowScale found = row_scale(x, n, 16383.0f);
+  out.scales[row] = found.scale;
+  constexpr int64_t kPlane = kRowBlock * kStep;
+  for (int64_t i = 0; i < out.num_steps * kStep; i += kLanes) {
+    const Vec v = scaled(x, i, n, found.factor);
+    if (out.is_paired) {
+      store_quads(reinterpret_cast<int32_t*>(out.data) + (row * out.num_steps * kStep + i) / 2, v);
+      continue;
+    }
+    const int64_t step = row / kRowBlock * out.num_steps + i / kStep;
+    uint8_t* high = out.data + step * 2 * kPlane + row % kRowBlock * kStep + i % kStep;
+    const IVec whole = round(v);
+    store_bytes(high, shift_right(whole, 7));
+    store_bytes(high + kPlane, iand(whole, 127));
+  }
 }
 
 }  // namespace espalier::ESPALIER_ISA

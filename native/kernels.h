@@ -13,22 +13,57 @@
 
 namespace espalier {
 
-constexpr int kLanes = 16;            // columns of a weight tile, lanes of a vector
-constexpr int kGroup = 64;            // inputs that share a scale in int8 weights
-constexpr int kBlock = 64;            // positions that attention scores at once
-constexpr int kSegment = 8 * kBlock;  // positions whose softmax is summed up by itself
+constexpr int kLanes = 16;        // columns of a weight tile, lanes of a vector
+constexpr int kStep = 64;         // inputs that integer products take at once
+constexpr int kNibbleGroup = 32;  // inputs whose 4-bit weights share a factor and an offset
+constexpr int64_t kTileBufferBytes = 512 << 10;  // of an L2 cache
+constexpr int kRowBlock = 16;                    // rows whose quantised inputs lie together
+constexpr int kBlock = 64;                       // positions that attention scores at once
+constexpr int kSegment = 8 * kBlock;             // positions whose softmax is summed up by itself
 
 struct Range {
   int64_t begin, end;
 };
 
-// int8 weights: tiles [out/16][in/64][16 quads][16 columns][4 inputs], scales [out/16][in/64][16].
+// int8 weights: tiles [out/16][in/64][16 quads][16 columns][4 inputs]; scales [out/16][groups][16],
+// where a group is `steps_per_group` times 64 inputs.
 struct Int8Matrix {
   const int8_t* tiles;
   const float* scales;
   const float* bias;  // [out, padded to 16], or null
-  int64_t num_groups;
+  int64_t num_steps;
+  int64_t steps_per_group;
   int64_t out_features;
+};
+
+// The same matrix with 4 bits for a weight: int8 = (factor * q + offset) >> 8, in 16-bit integers,
+// with q from 0 to 15 and factor and offset for each column and 32 inputs. Records
+// [out/16][in/32]: 4 lines of [16 columns][8 inputs]; then 16 factors and 16 offsets. In the word
+// of a column, inputs 0, 1, 4, 5 are the nibbles of the low half and 2, 3, 6, 7 those of the high.
+struct Int4Matrix {
+  static constexpr int64_t kLine = 4 * kLanes;
+  static constexpr int64_t kRecord = 5 * kLine;
+  const uint8_t* records;
+  const float* scales;
+  const float* bias;
+  int64_t num_steps;
+  int64_t steps_per_group;
+  int64_t out_features;
+};
+
+// bfloat16 weights: tiles [out/16][in/32][16 pairs][16 columns][2 inputs]; no subnormal numbers.
+struct Bf16Matrix {
+  static constexpr int64_t kStep = 32;
+  const uint16_t* tiles;
+  const float* bias;  // [out, padded to 16], or null
+  int64_t num_steps;
+  int64_t out_features;
+};
+
+// Rows of bfloat16, [row][num_steps * 32]; rows up to a multiple of 16 are there to be read.
+struct Bf16Rows {
+  const uint16_t* data;
+  int64_t stride;
 };
 
 // float weights: tiles [out/16][in][16].
@@ -39,12 +74,14 @@ struct F32Matrix {
   int64_t out_features;
 };
 
-// Rows of 15-bit integers with one scale each. Inputs x0..x3 of a quad are stored as two int32,
-// the int16 pairs (x0, x2) and (x1, x3); `stride` counts int32.
+// Rows of integers of 15 bits with one scale each, 2 bytes for an input: [row][step] of int16, a
+// quad of inputs as the pairs (x0, x2) and (x1, x3); or, not paired, x = 128 * high + low as
+// [row/16][step][high, low][16 rows][64 bytes]. Rows up to a multiple of 16 are there to be read.
 struct QuantizedRows {
-  const int32_t* pairs;
-  const float* scales;
-  int64_t stride;
+  uint8_t* data;
+  float* scales;
+  int64_t num_steps;
+  bool is_paired;
 };
 
 struct Rows {
@@ -97,20 +134,23 @@ struct AttentionUnit {
 };
 
 static inline int64_t padded_to_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
-static inline int64_t padded_to_group(int64_t n) { return (n + kGroup - 1) / kGroup * kGroup; }
 
 // What one query has gathered so far in a segment: head_dim sums (padded to 16), then the sum of
 // exponentials and the largest score. A sum of 0 means that it has seen nothing.
 static inline int64_t partial_stride(int64_t head_dim) {
   return padded_to_lanes(head_dim) + kLanes;
 }
+static inline int64_t padded_to_step(int64_t n) { return (n + kStep - 1) / kStep * kStep; }
 // Floats that attend_run needs as scratch for so many queries.
 static inline int64_t attention_scratch(int64_t head_dim, int64_t num_queries) {
-  const int64_t padded = padded_to_group(head_dim), queries = padded_to_lanes(num_queries);
+  const int64_t padded = padded_to_step(head_dim), queries = padded_to_lanes(num_queries);
   return kBlock * (4 * padded + 6 * kLanes) + queries * (2 * padded + 4 * kLanes) + 8 * kLanes;
 }
 
 struct Kernels {
+  // Steps of more rows have their quantised inputs not paired.
+  int64_t most_paired_rows;
+
   // Row kernels. Widths are free; rows need no alignment.
   void (*scale)(float* x, int64_t n, float factor);
   void (*add)(const float* x, const float* y, float* out, int64_t n);
@@ -122,14 +162,20 @@ struct Kernels {
   void (*rope_half)(float* x, const float* cos, const float* sin, int64_t pairs);
   // cos, sin: [width], each value twice, the sine of even elements negated.
   void (*rope_interleaved)(float* x, const float* cos, const float* sin, int64_t width);
+  // n inputs in bfloat16, zeros for subnormal numbers and up to a multiple of 32.
+  void (*round_bf16)(const float* x, int64_t n, uint16_t* out);
   // Keys and values of one slot and key head.
   void (*write_kv)(KvFormat, const float* key, const float* value, int64_t head_dim, const KvSlot&);
-  // Writes n inputs, padded with zeros to a whole group, and their scale.
-  void (*quantize)(const float* x, int64_t n, int32_t* pairs, float* scale);
+  // Writes n inputs, padded with zeros to a whole step, as row `row`.
+  void (*quantize)(const float* x, int64_t n, const QuantizedRows&, int64_t row);
 
-  // out[row][column] for rows and column tiles in the ranges.
+  // out[row][column] for rows and column tiles in the ranges; rows begin at a multiple of 16.
   void (*linear_int8)(const Int8Matrix&, const QuantizedRows&, const RowsOut&, Range rows,
                       Range tiles);
+  // `buffer` has kTileBufferBytes, and room for the int8 weights of one tile.
+  void (*linear_int4)(const Int4Matrix&, const QuantizedRows&, const RowsOut&, Range rows,
+                      Range tiles, int8_t* buffer);
+  void (*linear_bf16)(const Bf16Matrix&, const Bf16Rows&, const RowsOut&, Range rows, Range tiles);
   void (*linear_f32)(const F32Matrix&, const Rows&, const RowsOut&, Range rows, Range tiles);
 
   // Attention of a unit's queries over its blocks, added to one partial each.

@@ -8,16 +8,17 @@
 #include "kernels.h"
 #include "memory.h"
 #include "thread_pool.h"
+#include "weight_format.h"
 
 namespace espalier {
-
-enum class WeightFormat : int { Int8, F32 };
 
 // Bytes that a matrix takes once it is packed.
 int64_t packed_matrix_bytes(WeightFormat format, int64_t out_features, int64_t in_features);
 
-// A weight as the kernels read it (see kernels.h for the layouts). int8 weights are symmetric: the
-// scale of a group is its largest magnitude / 127.
+// A weight as the kernels read it (see kernels.h for the layouts). Integer weights are symmetric:
+// the scale of a group is its largest magnitude / 127. Groups of int8 weights are 64 inputs; those
+// of int4 weights 192, 128 or 64, the largest of these that divides all inputs, since AMX sums up
+// integers for free and each group costs a conversion.
 class PackedMatrix {
  public:
   // Throws std::invalid_argument where an element is not finite. A few rows at a time are floats.
@@ -30,10 +31,14 @@ class PackedMatrix {
 
   // `bias` is [out_features, padded to 16] or null, and stays the caller's.
   Int8Matrix int8(const float* bias) const;
+  Int4Matrix int4(const float* bias) const;
+  Bf16Matrix bf16(const float* bias) const;
   F32Matrix f32(const float* bias) const;
 
  private:
   void pack_int8(const float* rows, int64_t tile, const std::string& name);
+  void pack_int4(const Weight& weight, int64_t tile);
+  void pack_bf16(const float* rows, int64_t tile, const std::string& name);
   void pack_f32(const float* rows, int64_t tile, const std::string& name);
 
   WeightFormat format_;

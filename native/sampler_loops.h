@@ -11,6 +11,7 @@ namespace espalier {
 namespace {
 
 constexpr size_t kLanes = 16;
+constexpr auto kMinusInfinityBits = static_cast<int32_t>(0xFF800000u);
 
 // exp(x) for -87 <= x <= 0: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. The polynomial is
 // fitted for the least relative error; the result is within 2 units in the last place.
@@ -115,25 +116,29 @@ bool block_maxima(const float* x, size_t n, float* maxima) {
   return any == 0;
 }
 
+// Without a branch, which half of all masks would mispredict.
+void exclude(const float* x, uint64_t excluded, float* out) {
+  int32_t values[kSamplerBlock];
+  __builtin_memcpy(values, x, sizeof(values));
+  for (size_t piece = 0; piece < kSamplerBlock; piece += kLanes) {
+    const auto bits = static_cast<int32_t>(excluded >> piece & 0xFFFF);
+    for (int32_t i = 0; i < static_cast<int32_t>(kLanes); ++i) {
+      const int32_t kept = -static_cast<int32_t>((bits & (1 << i)) == 0);
+      int32_t& value = values[piece + static_cast<size_t>(i)];
+      value = (value & kept) | (kMinusInfinityBits & ~kept);
+    }
+  }
+  __builtin_memcpy(out, values, sizeof(values));
+}
+
 // Three passes: in one, each block's sum would wait for its weights to be stored and loaded again.
-void weights(const float* x, size_t n, float largest, float inv_temperature, float* w, double* sums,
-             float* maxima) {
-  const size_t whole = n / kSamplerBlock * kSamplerBlock;
-  for (size_t i = 0; i < whole; i += kSamplerBlock) {
-    weights_of_block(x + i, largest, inv_temperature, w + i);
+void weights(const float* const* blocks, size_t count, float largest, float inv_temperature,
+             float* w, double* sums, float* maxima) {
+  for (size_t i = 0; i < count; ++i) {
+    weights_of_block(blocks[i], largest, inv_temperature, w + i * kSamplerBlock);
   }
-  for (size_t i = 0; i < whole; i += kSamplerBlock) sums[i / kSamplerBlock] = sum_of_block(w + i);
-  for (size_t i = 0; i < whole; i += kSamplerBlock) maxima[i / kSamplerBlock] = max_of_block(w + i);
-  if (whole < n) {
-    float rest[kSamplerBlock];
-    float block[kSamplerBlock];
-    fill_block(x + whole, n - whole, largest, rest);
-    weights_of_block(rest, largest, inv_temperature, rest);
-    fill_block(rest, n - whole, 0.0f, block);
-    for (size_t j = 0; whole + j < n; ++j) w[whole + j] = block[j];
-    sums[whole / kSamplerBlock] = sum_of_block(block);
-    maxima[whole / kSamplerBlock] = max_of_block(block);
-  }
+  for (size_t i = 0; i < count; ++i) sums[i] = sum_of_block(w + i * kSamplerBlock);
+  for (size_t i = 0; i < count; ++i) maxima[i] = max_of_block(w + i * kSamplerBlock);
 }
 
 double exp_sum(const float* x, size_t n, float largest) {
@@ -154,7 +159,7 @@ double exp_sum(const float* x, size_t n, float largest) {
   return sum_of_lanes(lanes);
 }
 
-constexpr SamplerKernels kKernels = {block_maxima, weights, exp_sum};
+constexpr SamplerKernels kKernels = {block_maxima, exclude, weights, exp_sum};
 
 }  // namespace
 }  // namespace espalier

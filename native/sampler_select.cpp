@@ -29,10 +29,10 @@ bool is_heavier(const Weighted& a, const Weighted& b) {
 
 }  // namespace
 
-void select_largest(const float* x, size_t n, const float* maxima, size_t k,
-                    std::vector<float>& bounds, std::vector<int32_t>& ids) {
-  ids.clear();
-  const size_t num_blocks = (n + kSamplerBlock - 1) / kSamplerBlock;
+void select_largest(const AdjustedRow& row, const float* maxima, size_t k,
+                    std::vector<float>& bounds, std::vector<Candidate>& found) {
+  found.clear();
+  const size_t num_blocks = row.num_blocks();
   float bound = -std::numeric_limits<float>::infinity();
   if (k == 0) return;
   if (k <= num_blocks) {
@@ -41,17 +41,19 @@ void select_largest(const float* x, size_t n, const float* maxima, size_t k,
     std::nth_element(bounds.begin(), bounds.begin() + (k - 1), bounds.end(), std::greater<>());
     bound = bounds[k - 1];
   }
-  for (size_t block = 0; block < num_blocks; ++block) {
-    if (maxima[block] < bound) continue;
-    const size_t end = std::min(n, (block + 1) * kSamplerBlock);
-    for (size_t i = block * kSamplerBlock; i < end; ++i) {
-      if (x[i] >= bound) ids.push_back(static_cast<int32_t>(i));
+  float buffer[kSamplerBlock];
+  for (size_t index = 0; index < num_blocks; ++index) {
+    if (maxima[index] < bound) continue;
+    const size_t start = index * kSamplerBlock;
+    const size_t count = std::min(kSamplerBlock, row.vocab_size() - start);
+    const float* x = row.block(index, buffer);
+    for (size_t i = 0; i < count; ++i) {
+      if (x[i] >= bound) found.push_back({static_cast<int32_t>(start + i), x[i]});
     }
   }
-  if (ids.size() > k) {
-    std::nth_element(ids.begin(), ids.begin() + (k - 1), ids.end(),
-                     [x](int32_t a, int32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); });
-    ids.resize(k);
+  if (found.size() > k) {
+    std::nth_element(found.begin(), found.begin() + (k - 1), found.end(), is_larger);
+    found.resize(k);
   }
 }
 

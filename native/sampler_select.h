@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "adjusted_row.h"
+
 namespace espalier {
 
 struct Weighted {
@@ -13,10 +15,20 @@ struct Weighted {
   float weight;  // a multiple of 2^-33, at most 1
 };
 
-// Ids of the k largest of x[0..n), k <= n, ties by the lower id, in no certain order. `maxima` are
+struct Candidate {
+  int32_t id;
+  float value;
+};
+
+// In falling order of value, ties by id.
+inline bool is_larger(const Candidate& a, const Candidate& b) {
+  return a.value > b.value || (a.value == b.value && a.id < b.id);
+}
+
+// The k largest of a row, k <= its length, ties by the lower id, in no certain order. `maxima` are
 // the largest values of its blocks, `bounds` is scratch.
-void select_largest(const float* x, size_t n, const float* maxima, size_t k,
-                    std::vector<float>& bounds, std::vector<int32_t>& ids);
+void select_largest(const AdjustedRow& row, const float* maxima, size_t k,
+                    std::vector<float>& bounds, std::vector<Candidate>& found);
 
 // Exact: every partial sum of at most 2^20 such weights fits a double.
 double weight_sum(const std::vector<Weighted>& tokens);

@@ -200,6 +200,67 @@ ESPALIER_INLINE void store_bf16_partial(uint16_t* p, Vec x, int64_t n) {
   std::memcpy(p, whole, static_cast<size_t>(n) * sizeof(uint16_t));
 }
 
+// Nearest whole numbers, ties to even.
+ESPALIER_INLINE IVec round(Vec x) {
+  return {_mm256_cvtps_epi32(x.low), _mm256_cvtps_epi32(x.high)};
+}
+ESPALIER_INLINE IVec shift_right(IVec x, int count) {
+  return {_mm256_srai_epi32(x.low, count), _mm256_srai_epi32(x.high, count)};
+}
+ESPALIER_INLINE IVec iand(IVec x, int32_t mask) {
+  const __m256i m = _mm256_set1_epi32(mask);
+  return {_mm256_and_si256(x.low, m), _mm256_and_si256(x.high, m)};
+}
+// The low byte of each lane.
+ESPALIER_INLINE void store_bytes(uint8_t* p, IVec x) {
+  const IVec bytes = iand(x, 0xFF);
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(bytes.low, bytes.high), 0xD8);
+  _mm_storeu_si128(
+      reinterpret_cast<__m128i*>(p),
+      _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+
+// Factors and offsets of 16 columns, each in both halves of its column's word.
+struct NibbleScale {
+  IVec factor, offset;
+};
+ESPALIER_INLINE IVec load_twice(const uint8_t* p) {
+  const auto twice = [](const uint8_t* eight) {
+    const __m256i words =
+        _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(eight)));
+    return _mm256_or_si256(words, _mm256_slli_epi32(words, 16));
+  };
+  return {twice(p), twice(p + 16)};
+}
+ESPALIER_INLINE NibbleScale load_nibble_scale(const uint8_t* p) {
+  return {load_twice(p), load_twice(p + 2 * kLanes)};
+}
+// factor * q + offset of the nibbles `J` of both halves, in 8.8 bits.
+template <int J>
+ESPALIER_INLINE IVec scaled_nibbles(const uint8_t* line, const NibbleScale& scale) {
+  const auto half = [](const uint8_t* p, __m256i factor, __m256i offset) {
+    __m256i q = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    if constexpr (J > 0) q = _mm256_srli_epi16(q, 4 * J);
+    if constexpr (J < 3) q = _mm256_and_si256(q, _mm256_set1_epi16(0x0F));
+    return _mm256_add_epi16(_mm256_mullo_epi16(q, factor), offset);
+  };
+  return {half(line, scale.factor.low, scale.offset.low),
+          half(line + 32, scale.factor.high, scale.offset.high)};
+}
+ESPALIER_INLINE Pairs whole_pairs(IVec scaled) {
+  return {_mm256_srai_epi16(scaled.low, 8), _mm256_srai_epi16(scaled.high, 8)};
+}
+// A quad of int8 for each column from the pairs (x0, x2) and (x1, x3).
+ESPALIER_INLINE void store_whole_quads(int8_t* out, IVec even, IVec odd) {
+  const auto quads = [](__m256i x, __m256i y) {
+    const __m256i high = _mm256_set1_epi16(static_cast<int16_t>(0xFF00));
+    return _mm256_or_si256(_mm256_srli_epi16(x, 8), _mm256_and_si256(y, high));
+  };
+  __m256i* halves = reinterpret_cast<__m256i*>(out);
+  _mm256_storeu_si256(halves, quads(even.low, odd.low));
+  _mm256_storeu_si256(halves + 1, quads(even.high, odd.high));
+}
+
 ESPALIER_INLINE Vec round_to_bf16(Vec x) {
   const IVec word = bits(x);
   return from_bits(

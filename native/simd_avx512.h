@@ -122,6 +122,50 @@ ESPALIER_INLINE void store_bf16_partial(uint16_t* p, Vec x, int64_t n) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_bf16(x));
 }
 
+// Nearest whole numbers, ties to even.
+ESPALIER_INLINE IVec round(Vec x) { return _mm512_cvtps_epi32(x); }
+ESPALIER_INLINE IVec shift_right(IVec x, int count) {
+  return _mm512_srai_epi32(x, static_cast<unsigned>(count));
+}
+ESPALIER_INLINE IVec iand(IVec x, int32_t mask) {
+  return _mm512_and_si512(x, _mm512_set1_epi32(mask));
+}
+// The low byte of each lane.
+ESPALIER_INLINE void store_bytes(uint8_t* p, IVec x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x));
+}
+
+// Factors and offsets of 16 columns, each in both halves of its column's word.
+struct NibbleScale {
+  IVec factor, offset;
+};
+ESPALIER_INLINE NibbleScale load_nibble_scale(const uint8_t* p) {
+  const IVec both = _mm512_loadu_si512(p);
+  const IVec twice =
+      _mm512_srli_epi16(_mm512_set_epi16(31, 31, 29, 29, 27, 27, 25, 25, 23, 23, 21, 21, 19, 19, 17,
+                                         17, 15, 15, 13, 13, 11, 11, 9, 9, 7, 7, 5, 5, 3, 3, 1, 1),
+                        1);
+  return {_mm512_permutexvar_epi16(twice, both),
+          _mm512_permutexvar_epi16(_mm512_add_epi16(twice, _mm512_set1_epi16(16)), both)};
+}
+// factor * q + offset of the nibbles `J` of both halves, in 8.8 bits.
+template <int J>
+ESPALIER_INLINE IVec scaled_nibbles(const uint8_t* line, const NibbleScale& scale) {
+  IVec q = _mm512_loadu_si512(line);
+  if constexpr (J > 0) q = _mm512_srli_epi16(q, 4 * J);
+  if constexpr (J < 3) q = _mm512_and_si512(q, _mm512_set1_epi16(0x0F));
+  return _mm512_add_epi16(_mm512_mullo_epi16(q, scale.factor), scale.offset);
+}
+ESPALIER_INLINE Pairs whole_pairs(IVec scaled) { return _mm512_srai_epi16(scaled, 8); }
+// A quad of int8 for each column from the pairs (x0, x2) and (x1, x3).
+ESPALIER_INLINE void store_whole_quads(int8_t* out, IVec even, IVec odd) {
+  const IVec low = _mm512_srli_epi16(even, 8);
+  // low | (odd & 0xFF00)
+  const IVec quads =
+      _mm512_ternarylogic_epi32(low, odd, _mm512_set1_epi16(static_cast<int16_t>(0xFF00)), 0xF8);
+  _mm512_storeu_si512(out, quads);
+}
+
 ESPALIER_INLINE Vec round_to_bf16(Vec x) {
   const IVec word = bits(x);
   const IVec even = _mm512_and_si512(_mm512_srli_epi32(word, 16), _mm512_set1_epi32(1));

@@ -162,6 +162,17 @@ ESPALIER_INLINE void store_bf16_partial(uint16_t* p, Vec x, int64_t n) {
 }
 ESPALIER_INLINE void store_bf16(uint16_t* p, Vec x) { store_bf16_partial(p, x, kLanes); }
 
+// Nearest whole numbers (ties to even) of |x| < 2^22.
+ESPALIER_INLINE IVec round(Vec x) {
+  return __builtin_convertvector((x + 12582912.0f) - 12582912.0f, IVec);
+}
+ESPALIER_INLINE IVec shift_right(IVec x, int count) { return x >> count; }
+ESPALIER_INLINE IVec iand(IVec x, int32_t mask) { return x & mask; }
+// The low byte of each lane.
+ESPALIER_INLINE void store_bytes(uint8_t* p, IVec x) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint8_t>(x[i]);
+}
+
 ESPALIER_INLINE Vec round_to_bf16(Vec x) {
   UVec word;
   std::memcpy(&word, &x, sizeof word);
@@ -184,6 +195,47 @@ ESPALIER_INLINE void store_int8(int8_t* p, Vec x) {
 struct Pairs {
   IVec low, high;
 };
+// Factors and offsets of 16 columns.
+struct NibbleScale {
+  IVec factor, offset;
+};
+ESPALIER_INLINE NibbleScale load_nibble_scale(const uint8_t* p) {
+  uint16_t factors[kLanes];
+  int16_t offsets[kLanes];
+  std::memcpy(factors, p, sizeof factors);
+  std::memcpy(offsets, p + sizeof factors, sizeof offsets);
+  NibbleScale scale{};
+  for (int i = 0; i < kLanes; ++i) {
+    scale.factor[i] = factors[i];
+    scale.offset[i] = offsets[i];
+  }
+  return scale;
+}
+// factor * q + offset of the nibbles `J` of both halves of a column's word, in 8.8 bits.
+template <int J>
+ESPALIER_INLINE Pairs scaled_nibbles(const uint8_t* line, const NibbleScale& scale) {
+  Pairs q{};
+  for (int i = 0; i < kLanes; ++i) {
+    q.low[i] = line[4 * i + J / 2] >> 4 * (J % 2) & 0x0F;
+    q.high[i] = line[4 * i + 2 + J / 2] >> 4 * (J % 2) & 0x0F;
+  }
+  return {q.low * scale.factor + scale.offset, q.high * scale.factor + scale.offset};
+}
+// The sums wrap around at 16 bits, and are within them in the end.
+ESPALIER_INLINE IVec whole(IVec scaled) { return scaled << 16 >> 24; }
+ESPALIER_INLINE Pairs whole_pairs(const Pairs& scaled) {
+  return {whole(scaled.low), whole(scaled.high)};
+}
+// A quad of int8 for each column from the pairs (x0, x2) and (x1, x3).
+ESPALIER_INLINE void store_whole_quads(int8_t* out, const Pairs& even, const Pairs& odd) {
+  const Pairs x = whole_pairs(even), y = whole_pairs(odd);
+  for (int i = 0; i < kLanes; ++i) {
+    out[4 * i] = static_cast<int8_t>(x.low[i]);
+    out[4 * i + 1] = static_cast<int8_t>(y.low[i]);
+    out[4 * i + 2] = static_cast<int8_t>(x.high[i]);
+    out[4 * i + 3] = static_cast<int8_t>(y.high[i]);
+  }
+}
 // From 16 columns of 4 int8: the pairs (k0, k2) and (k1, k3).
 ESPALIER_INLINE void split_quads(const int8_t* line, Pairs& even, Pairs& odd) {
   for (int i = 0; i < kLanes; ++i) {

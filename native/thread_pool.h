@@ -14,10 +14,16 @@
 
 namespace espalier {
 
-// The calling thread works too, as thread 0. Which thread takes which chunk is left to chance, so a
-// chunk must give the same result on any. One loop at a time; not to be called from a chunk.
+// The calling thread works too, as thread 0; the others are its helpers. Each thread has a share of
+// neighbouring chunks, which it takes from the front, so that it reads memory in order; who is done
+// takes from the back of other shares. Which thread takes which chunk is thus left to chance, and a
+// chunk must give the same result on any. One loop at a time, none within a chunk.
 class ThreadPool {
  public:
+  static constexpr int kMostThreads = 1024;
+
+  // Throws std::invalid_argument for a number outside 1 to kMostThreads, std::system_error where
+  // the system starts no more threads.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -28,55 +34,65 @@ class ThreadPool {
   // True in a process that was forked from the one that made the pool: its threads are not here.
   bool is_foreign() const;
 
-  // Calls function(chunk, thread) for chunks 0 to num_chunks - 1, each once, and returns when all
-  // are done. Rethrows the first exception of a chunk; chunks not yet begun are then left out.
-  template <typename Function>
-  void run(int64_t num_chunks, Function&& function) {
-    using Plain = std::remove_reference_t<Function>;
-    run_loop({num_chunks, &function, [](void* context, int64_t chunk, int thread) {
-                (*static_cast<Plain*>(context))(chunk, thread);
-              }});
-  }
+  // Ends the helpers, after the loops that run. Later loops have the calling thread alone.
+  void end_helpers();
 
-  // While a scope of this kind lives, idle threads wait awake for a short time before they sleep.
+  // While a scope of this kind lives, the pool is its thread's alone, and helpers that have nothing
+  // to do wait awake for a short time before they sleep. Others that want one wait.
   class Awake {
    public:
-    explicit Awake(ThreadPool& pool) : pool_(pool) { pool_.is_awake_.store(true); }
-    ~Awake() { pool_.is_awake_.store(false); }
+    explicit Awake(ThreadPool& pool);
+    ~Awake();
     Awake(const Awake&) = delete;
     Awake& operator=(const Awake&) = delete;
 
    private:
     ThreadPool& pool_;
+    const std::lock_guard<std::mutex> lock_;
   };
+
+  // Calls function(chunk, thread) for chunks 0 to num_chunks - 1, each once, and returns when all
+  // are done. Rethrows the first exception of a chunk; chunks not yet begun are then left out.
+  // To be called by the thread that holds an Awake of this pool.
+  template <typename Function>
+  void run(int64_t num_chunks, Function&& function) {
+    using Plain = std::remove_reference_t<Function>;
+    void* context = const_cast<void*>(static_cast<const void*>(&function));
+    run_loop(num_chunks, {context, [](void* it, int64_t chunk, int thread) {
+                            (*static_cast<Plain*>(it))(chunk, thread);
+                          }});
+  }
 
  private:
   struct Loop {
-    int64_t num_chunks;
     void* context;
     void (*call)(void* context, int64_t chunk, int thread);
   };
 
-  void run_loop(const Loop& loop);
-  void take_chunks(int thread);
-  void work(int thread);
-  bool join_loop(uint64_t gate);
-  uint64_t wait_for_news(uint64_t seen);
-  void wait_for_helpers();
+  // What one thread has to do. The loop may be read by who has taken a chunk: it stays until that
+  // chunk is reported as done.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> chunks{0};  // the first in the upper half, the end in the lower
+    Loop loop{};
+    std::atomic<uint32_t> is_asleep{0};
+  };
 
-  // The gate says whether a loop is open to join (bit 0) and how many helpers are inside (bits 1
-  // to 15); the rest counts loops. A helper that wakes too late finds it shut and is not missed.
-  static constexpr uint64_t kOpen = 1, kHelper = 2, kLoop = uint64_t{1} << 16;
-  static constexpr uint64_t kHelpers = kLoop - kHelper;
+  void run_loop(int64_t num_chunks, const Loop& loop);
+  int64_t take_chunks(int thread);
+  int64_t cancel();
+  void work(int thread);
+  bool wait_for_share(Share& own);
+  void wait_until_done(uint32_t num_chunks);
+  static void open(Share& share, const Loop& loop, int64_t begin, int64_t end);
+  static void wake(Share& share);
 
   const int num_threads_;
   const pid_t owner_;
-  Loop loop_{};
-  alignas(64) std::atomic<uint64_t> gate_{0};
-  alignas(64) std::atomic<int64_t> next_chunk_{0};
-  alignas(64) std::atomic<uint32_t> alarm_{0};  // sleeping helpers wait for it to change
-  std::atomic<int> num_sleeping_{0};
-  std::atomic<bool> is_awake_{false};
+  std::mutex owner_mutex_;
+  std::unique_ptr<Share[]> shares_;                // [num_threads]
+  alignas(64) std::atomic<uint32_t> num_done_{0};  // chunks of the loop, done by helpers
+  std::atomic<uint32_t> is_caller_asleep_{0};
+  alignas(64) std::atomic<int64_t> spin_ns_{0};  // how long to wait awake
   std::atomic<bool> is_ending_{false};
   std::mutex error_mutex_;
   std::exception_ptr error_;

@@ -268,4 +268,33 @@ void unpack(TensorKind kind, const uint8_t* data, int64_t count, float* out) {
   }
 }
 
+bool is_four_bit(TensorKind kind) {
+  return kind == TensorKind::Q4_0 || kind == TensorKind::Q4_1 || kind == TensorKind::Q4_K;
+}
+
+void unpack_four_bit(TensorKind kind, const uint8_t* data, int64_t count, FourBitGroup* out) {
+  const int64_t num_blocks = packed_bytes(kind, count) / info(kind).block_bytes;
+  for (int64_t i = 0; i < num_blocks; ++i, data += info(kind).block_bytes) {
+    if (kind == TensorKind::Q4_K) {
+      const GroupScales groups = load_group_scales(data);
+      for (int group = 0; group < 8; ++group, ++out) {
+        out->scale = groups.scale[group];
+        out->minimum = -groups.minimum[group];
+        const uint8_t* bytes = data + 16 + 32 * (group / 2);
+        for (int j = 0; j < 32; ++j) out->q[j] = bytes[j] >> 4 * (group % 2) & 15;
+      }
+      continue;
+    }
+    const bool has_minimum = kind == TensorKind::Q4_1;
+    const uint8_t* nibbles = data + (has_minimum ? 4 : 2);
+    out->scale = load_half(data);
+    out->minimum = has_minimum ? load_half(data + 2) : -8 * out->scale;
+    for (int j = 0; j < 16; ++j) {
+      out->q[j] = nibbles[j] & 15;
+      out->q[j + 16] = nibbles[j] >> 4;
+    }
+    ++out;
+  }
+}
+
 }  // namespace espalier

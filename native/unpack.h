@@ -25,4 +25,16 @@ int64_t packed_bytes(TensorKind kind, int64_t count);
 // packed_bytes.
 void unpack(TensorKind kind, const uint8_t* data, int64_t count, float* out);
 
+// Whether the elements of that kind are 4-bit integers with a scale and a minimum for 32 of them.
+bool is_four_bit(TensorKind kind);
+
+// 32 elements as integers from 0 to 15: x = scale * q + minimum.
+struct FourBitGroup {
+  uint8_t q[32];
+  float scale, minimum;
+};
+
+// The groups that a 4-bit kind holds, [count / 32]. Throws like packed_bytes.
+void unpack_four_bit(TensorKind kind, const uint8_t* data, int64_t count, FourBitGroup* out);
+
 }  // namespace espalier

@@ -24,9 +24,10 @@ from espalier.errors import ChatTemplateError, PromptError, UserInputError
 from espalier.exec.executor import ExecutorOptions
 from espalier.exec.factory import make_executor
 from espalier.exec.memory import available_bytes
+from espalier.exec.native import NativeExecutor
 from espalier.loaders.model import LoadedModel, load_model
 from espalier.loaders.resolve import resolve_model
-from espalier.settings import default_model
+from espalier.settings import MAX_THREADS, default_model
 from espalier.tokenizer.chat_template import ChatTemplate
 from espalier.tokenizer.tokenizer import Tokenizer
 from espalier.types import TextSegment, whole_number
@@ -42,10 +43,11 @@ class EngineSettings:
     """What an engine can be told; the keywords of `Engine`. Raises UserInputError for a bad number.
 
     Attributes:
-        weights: "int8", "f32", or "auto" (int8).
-        kv_dtype: "bf16", "int8", "f32", or "auto" (bf16 with int8 weights).
+        weights: "int8", "int4", "bf16", "f32", or "auto" (4-bit tensors stay so, others int8).
+        kv_dtype: "bf16", "int8", "f32", or "auto" (f32 with f32 weights, else bf16).
         executor: "native" (C++) or "reference" (numpy, slow, the oracle).
-        num_threads: threads that compute; None for ESPALIER_THREADS, else every core.
+        num_threads: threads that compute; None for ESPALIER_THREADS, else every core that the
+            process may use (its affinity, and whole cores of its control groups' quotas).
         max_total_tokens: slots of the KV pool, which cached and running tokens share. None: as many
             as fit into a quarter of the free memory, from 2,048 to 65,536.
         max_running_requests: sequences that run at a time; more wait.
@@ -90,7 +92,7 @@ def engine_settings(what: str, given: Mapping[str, Any]) -> EngineSettings:
 
 
 _WHOLE_RANGES = (
-    ("num_threads", 1, 1024),
+    ("num_threads", 1, MAX_THREADS),
     ("max_total_tokens", 1, 2**31 - 2),
     ("max_running_requests", 1, 2**20),
     ("chunked_prefill_size", 1, 2**20),
@@ -370,7 +372,9 @@ def _make_core(model: LoadedModel, settings: EngineSettings) -> EngineCore:
         max_rows=options.max_step_rows,
     )
     executor = make_executor(settings.executor, model.plan, model.weights, executor_options)
-    return EngineCore(executor, model.tokenizer, Sampler(geometry.vocab_size), options)
+    pool = executor.thread_pool if isinstance(executor, NativeExecutor) else None
+    sampler = Sampler(geometry.vocab_size, pool=pool)
+    return EngineCore(executor, model.tokenizer, sampler, options)
 
 
 def default_num_slots(model: LoadedModel, settings: EngineSettings, free_bytes: int | None) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from espalier.errors import UserInputError
 
 DEFAULT_MODEL = "smollm2"
+MAX_THREADS = 1024
 
 
 def cache_dir() -> Path:
@@ -27,14 +28,17 @@ def default_model() -> str:
     return os.environ.get("ESPALIER_MODEL") or DEFAULT_MODEL
 
 
-def num_threads() -> int:
-    """Threads of the native executor: `ESPALIER_THREADS`, else the cores this process may use."""
+def num_threads() -> int | None:
+    """Threads of the native executor: `ESPALIER_THREADS`, or None to use every core it may.
+
+    Raises UserInputError for what is no number from 1 to 1024.
+    """
     given = os.environ.get("ESPALIER_THREADS")
-    if given is None:
-        return max(1, len(os.sched_getaffinity(0)))
-    if not given.isdecimal() or not 1 <= int(given) <= 1024:
+    if not given:
+        return None
+    if not (given.isascii() and given.isdecimal() and 1 <= int(given) <= MAX_THREADS):
         raise UserInputError(
-            f"ESPALIER_THREADS is {given!r}; a whole number from 1 to 1024 is allowed. "
+            f"ESPALIER_THREADS is {given!r}; a whole number from 1 to {MAX_THREADS} is allowed. "
             "Unset it to use every core."
         )
     return int(given)

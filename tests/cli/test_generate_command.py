@@ -84,6 +84,7 @@ def test_chat_wraps_the_prompt_in_the_template(command: Command, backend: Script
         (["x", "--top-p", "2"], 1, "top_p is 2"),
         ([""], 1, "prompt is empty"),
         (["x", "--threads", "0"], 2, "--threads"),
+        (["x", "--threads", "1025"], 2, "--threads"),
         ([], 2, "PROMPT"),
     ],
 )

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from espalier._native import ThreadPool
 from espalier.engine.sampler import SampledToken, Sampler, SampleResult, SampleRow
 from espalier.engine.sampler_reference import ReferenceSampler
 from espalier.engine.sampler_rows import MAX_VOCAB_SIZE, check_token_ids
@@ -164,6 +165,80 @@ def test_sample_equals_twin_on_a_whole_vocabulary(vocab_size: int) -> None:
         for seed in range(2):
             rows = [row(seed, 5, top_logprobs_num=7, **values)]
             same(native.sample(logits, rows)[0], naive.sample(logits, rows)[0])
+
+
+def masks_of(vocab_size: int) -> dict[str, NDArray[np.uint32]]:
+    """All kinds that a grammar makes: nearly everything, nearly nothing, and half of all tokens."""
+    rng = np.random.default_rng(3)
+    half = rng.integers(0, 2**32, (vocab_size + 31) // 32, dtype=np.uint32)
+    return {
+        "half": half,
+        "few": bits([5, 64, 127, vocab_size - 1], vocab_size),
+        "most": ~bits([0, 63, 1000, vocab_size - 1], vocab_size),
+        "a stretch": bits(range(100, 300), vocab_size),
+    }
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("vocab_size", [49_152, 5_003])
+def test_changed_rows_equal_twin_on_a_whole_vocabulary(vocab_size: int, isa: str) -> None:
+    rng = np.random.default_rng(4)
+    logits = (rng.normal(size=(1, vocab_size)) * 3).astype(np.float32)
+    native, naive = sampler_for(vocab_size, isa), ReferenceSampler(vocab_size)
+    output_ids = rng.integers(0, vocab_size, 700).astype(np.int32)
+    prompt_ids = rng.integers(0, vocab_size, 900).astype(np.int32)
+    changes: list[dict[str, Any]] = [{"mask": mask} for mask in masks_of(vocab_size).values()] + [
+        {"frequency_penalty": 0.7, "presence_penalty": -0.3},
+        {"repetition_penalty": 1.3, "logit_bias": {vocab_size - 1: 9.0, 3: -8.0}},
+        {"repetition_penalty": 0.8, "mask": masks_of(vocab_size)["half"], "banned_ids": [1, 2]},
+    ]
+    for change in changes:
+        for choice in ({"temperature": 0.0}, {}, {"top_p": 0.9}, {"top_k": 70}, {"min_p": 0.05}):
+            given_row = row(6, 7, prompt_ids=prompt_ids, output_ids=output_ids, **change, **choice)
+            same(native.sample(logits, [given_row])[0], naive.sample(logits, [given_row])[0])
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3, 8])
+def test_every_number_of_threads_gives_the_same_bits(num_threads: int) -> None:
+    vocab_size, num_rows = 20_000, 33
+    rng = np.random.default_rng(5)
+    logits = (rng.normal(size=(num_rows, vocab_size)) * 4).astype(np.float32)
+    logits[7] = np.nan
+    masks = list(masks_of(vocab_size).values())
+    rows = [
+        row(
+            i,
+            i,
+            want_logprob=i % 3 == 0,
+            top_logprobs_num=i % 4,
+            mask=masks[i % 4] if i % 2 else None,
+            output_ids=[i, i, 5],
+            **({"temperature": 0.0} if i % 5 == 0 else {"top_p": 0.9, "presence_penalty": 0.5}),
+        )
+        for i in range(num_rows)
+    ]
+    pool = ThreadPool(num_threads)
+    shared, alone = Sampler(vocab_size, pool=pool), Sampler(vocab_size)
+    want = alone.sample(logits, rows)
+    scores = alone.token_logprobs(logits, list(range(num_rows)), 3, [4, 5])
+    for _ in range(3):
+        assert_same_results(shared.sample(logits, rows), want)
+        assert_same_results(shared.token_logprobs(logits, list(range(num_rows)), 3, [4, 5]), scores)
+    pool.end_helpers()
+    assert_same_results(shared.sample(logits, rows), want)
+
+
+def assert_same_results(got: list[SampleResult], want: list[SampleResult]) -> None:
+    assert [repr(result) for result in got] == [repr(result) for result in want]
+
+
+def test_equal_parameters_of_other_requests_are_not_mixed_up() -> None:
+    """Parameters are read once per object, also where many come and go at the same address."""
+    sampler = Sampler(8)
+    logits = np.zeros((1, 8), np.float32)
+    for i in range(3_000):
+        [result] = sampler.sample(logits, [row(0, 0, temperature=0.0, logit_bias={i % 8: 1.0})])
+        assert token(result).token_id == i % 8
 
 
 def test_sample_gives_a_row_the_same_bits_in_any_batch_and_on_any_instruction_set() -> None:

@@ -35,6 +35,7 @@ from espalier.exec.executor import ExecutorOptions, StepBatch
 from espalier.exec.factory import make_executor
 from espalier.exec.native import NativeExecutor
 from espalier.exec.plan import Plan, Rope, RopeStyle, WeightSlot
+from espalier.exec.processors import usable_processors
 from espalier.exec.reference import ReferenceExecutor
 
 
@@ -135,7 +136,11 @@ def test_closed_executor_says_so() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"weights": "int4"}, UnsupportedError, "weights is 'int4'; .* auto, int8, f32"),
+        (
+            {"weights": "int3"},
+            UnsupportedError,
+            "weights is 'int3'; .* auto, int8, int4, bf16, f32",
+        ),
         ({"kv_dtype": "int4"}, UnsupportedError, "kv_dtype is 'int4'"),
         ({"isa": "amx"}, UnsupportedError, "'amx' is not available .* auto, portable"),
         ({"num_threads": 0}, UserInputError, "num_threads is 0"),
@@ -174,6 +179,26 @@ def test_threads_default_to_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert threading_count() == before + 2
     executor.close()
     assert threading_count() == before
+
+
+@pytest.mark.parametrize("given", ["0", "1025", "-1", "two", "1.5", " 2", "99999999999999999999"])
+def test_bad_number_of_threads_in_the_environment_is_refused(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("ESPALIER_THREADS", given)
+    with pytest.raises(UserInputError, match=r"ESPALIER_THREADS is .* from 1 to 1024 .* Unset it"):
+        subject(num_threads=None)
+    subject(num_threads=1)  # an explicit choice wins
+
+
+def test_without_a_choice_every_usable_processor_has_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ESPALIER_THREADS", raising=False)
+    before = threading_count()
+    executor = subject(num_threads=None)
+    assert threading_count() == before + usable_processors() - 1
+    executor.close()
 
 
 def threading_count() -> int:

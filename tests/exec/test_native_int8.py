@@ -41,6 +41,12 @@ def quantized_row(x: Float32Array) -> tuple[NDArray[np.int64], np.float32]:
     return np.rint(groups * (f32(16383) / largest)).astype(np.int64), largest / f32(16383)
 
 
+def fused(x: Float32Array, y: Float32Array, z: Float32Array) -> Float32Array:
+    """x * y + z, rounded once: the product is exact in float64, the sum has 11 bits to spare."""
+    exact = x.astype(np.longdouble) * y.astype(np.longdouble) + z.astype(np.longdouble)
+    return exact.astype(np.float32)
+
+
 def twin(x: Float32Array, weight: Float32Array, bias: Float32Array | None = None) -> Float32Array:
     """x @ weight.T + bias as the executor defines it for int8 weights, row by row."""
     whole, scales = quantized_weights(weight)
@@ -51,7 +57,7 @@ def twin(x: Float32Array, weight: Float32Array, bias: Float32Array | None = None
         assert np.abs(sums).max() < 2**31
         total = np.zeros(len(weight), np.float32)
         for group in range(sums.shape[1]):
-            total = total + sums[:, group].astype(np.float32) * scales[:, group]
+            total = fused(sums[:, group].astype(np.float32), scales[:, group], total)
         result[:] = total * row_scale
         if bias is not None:
             result[:] = result + bias
@@ -198,10 +204,10 @@ def test_every_tensor_type_is_looked_up_and_packed(kind: TensorType) -> None:
     source = PackedTensors(kind, plan, seed=3)
     batch = batch_of([(range(32), 0, range(32))])
     assert np.isfinite(source.values["table"]).all()
-    looked_up = NativeExecutor(plan, source, ExecutorOptions(num_slots=32, num_threads=1))
+    looked_up = NativeExecutor(plan, source, ExecutorOptions(32, weights="int8", num_threads=1))
     want = twin(source.values["table"], source.values["head"])
     np.testing.assert_array_equal(looked_up.run(batch), want)
     source.raw["table"], source.raw["head"] = source.raw["head"], source.raw["table"]
-    packed = NativeExecutor(plan, source, ExecutorOptions(num_slots=32, num_threads=1))
+    packed = NativeExecutor(plan, source, ExecutorOptions(32, weights="int8", num_threads=1))
     want = twin(source.values["head"], source.values["table"])
     np.testing.assert_array_equal(packed.run(batch), want)

@@ -26,7 +26,13 @@ from espalier.exec.plan import Plan
 from espalier.exec.reference import ReferenceExecutor
 
 PLANS: dict[str, Callable[[], Plan]] = {"llama": llama_like, "gemma": gemma_like}
-FORMATS = [("int8", "bf16"), ("int8", "int8"), ("f32", "f32")]
+FORMATS = [
+    ("int8", "bf16"),
+    ("int4", "bf16"),
+    ("int8", "int8"),
+    ("bf16", "bf16"),
+    ("f32", "f32"),
+]
 LENGTH = 150  # more than two blocks of positions
 
 each_plan = pytest.mark.parametrize("name", PLANS)

@@ -9,7 +9,14 @@ import numpy as np
 
 from espalier import _native
 from espalier.exec import plan as ops
-from espalier.exec.executor import ExecutorOptions, Float32Array, RawTensor, StepBatch, TensorType
+from espalier.exec.executor import (
+    ExecutorOptions,
+    Float32Array,
+    RawTensor,
+    StepBatch,
+    TensorType,
+    WeightSource,
+)
 from espalier.exec.native import NativeExecutor
 from espalier.exec.plan import Activation, Buffer, Geometry, Plan, Rope, RopeStyle, WeightSlot
 
@@ -198,7 +205,7 @@ def run_in_chunks(
     return np.concatenate(rows)
 
 
-def native(plan: Plan, tensors: Tensors, **options: object) -> NativeExecutor:
+def native(plan: Plan, tensors: WeightSource, **options: object) -> NativeExecutor:
     """A native executor with 512 slots and one thread unless told otherwise."""
     given: dict[str, object] = {"num_slots": 512, "num_threads": 1, **options}
     return NativeExecutor(plan, tensors, ExecutorOptions(**given))  # type: ignore[arg-type]

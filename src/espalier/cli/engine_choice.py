@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.cli.options import option
 from espalier.errors import EspalierError
+from espalier.settings import MAX_THREADS
 
 if TYPE_CHECKING:
     from espalier.backends.base import Backend
@@ -25,10 +26,17 @@ class EngineChoice:
         show_default="ESPALIER_MODEL, else smollm2",
     )
     weights: str | None = option(
-        "Form that weights are held in: int8 (the default) or f32.", metavar="FORM"
+        "Form that weights are held in: auto, int8, int4, bf16 or f32.",
+        metavar="FORM",
+        show_default="auto: 4-bit tensors as int4, others as int8",
     )
     num_threads: int | None = option(
-        "Threads that compute.", flag="--threads", min=1, metavar="N", show_default="every core"
+        "Threads that compute.",
+        flag="--threads",
+        min=1,
+        max=MAX_THREADS,
+        metavar="N",
+        show_default="every core",
     )
     max_total_tokens: int | None = option("Token slots of the KV pool.", min=1, metavar="N")
     context_length: int | None = option(

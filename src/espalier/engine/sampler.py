@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier._native import TokenSampler
+from espalier._native import ThreadPool, TokenSampler
 from espalier.engine.sampler_rows import (
     MAX_VOCAB_SIZE,
     SampledToken,
@@ -27,7 +27,8 @@ from espalier.errors import EspalierError, UnsupportedError
 
 __all__ = ["SampleResult", "SampleRow", "SampledToken", "Sampler", "check_token_ids"]
 
-# (status, token id, logprob, ((id, logprob), ...), (logprob, ...)): the native answer for a row.
+# (status, token id, logprob, ((id, logprob), ...), (logprob, ...)): the native answer for a row
+# that wants logprobs or failed. The answer for another row is the token.
 SampledAnswer = tuple[int, int, float, tuple[tuple[int, float], ...], tuple[float, ...]]
 
 # Values of the native SampleStatus.
@@ -39,19 +40,20 @@ class Sampler:
 
     A row's result depends on its own logits and settings alone, bit for bit. The choice is the
     same on every machine and instruction set; the last bit of a logprob may differ between
-    machines. Calls from several threads wait for each other.
+    machines. Calls from several threads wait for each other. Rows are shared among the threads of
+    `pool`, where there is one.
 
     Raises:
         UnsupportedError: the vocabulary has more than 2**20 tokens.
     """
 
-    def __init__(self, vocab_size: int, isa: str = "auto") -> None:
+    def __init__(self, vocab_size: int, isa: str = "auto", pool: ThreadPool | None = None) -> None:
         if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
             raise UnsupportedError(
                 f"The vocabulary has {vocab_size} tokens; 1 to {MAX_VOCAB_SIZE} can be sampled."
             )
         self.vocab_size = vocab_size
-        self._native = TokenSampler(vocab_size, isa)
+        self._native = TokenSampler(vocab_size, isa, pool)
 
     def sample(self, logits: NDArray[np.float32], rows: Sequence[SampleRow]) -> list[SampleResult]:
         """Chooses one token per row of logits.
@@ -61,7 +63,7 @@ class Sampler:
         SamplingError where no token is allowed or a token id lies outside the vocabulary.
         """
         return [
-            self._token(row, answer)
+            SampledToken(answer, math.nan) if isinstance(answer, int) else self._token(row, answer)
             for row, answer in zip(rows, self._native.sample(logits, rows), strict=True)
         ]
 
@@ -94,8 +96,6 @@ class Sampler:
         status, token_id, logprob, top, chosen = answer
         if status != _OK:
             return self._error(row, status)
-        if not (row.want_logprob or top or chosen):
-            return SampledToken(token_id, math.nan)
         listed = tuple(zip(row.token_ids_logprob, chosen, strict=True))
         return SampledToken(token_id, logprob, top, listed)
 

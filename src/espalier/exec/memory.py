@@ -1,6 +1,6 @@
 """How much memory this process may still take, and a clear error where that is too little.
 
-Knows /proc and control groups (versions 1 and 2) of Linux; elsewhere nothing is known and nothing
+Knows /proc and the memory files of control groups of Linux; elsewhere nothing is known and nothing
 is refused.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from espalier.errors import CapacityError
+from espalier.exec.control_groups import ControlGroup, control_groups, read_text
 
 MIB = 1 << 20
 
@@ -46,15 +47,8 @@ def _in_mib(size: int) -> str:
     return f"{-(-size // MIB):,} MiB"
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
 def _system_bytes(root: Path) -> int | None:
-    for line in (_read(root / "proc/meminfo") or "").splitlines():
+    for line in (read_text(root / "proc/meminfo") or "").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return None
@@ -62,29 +56,19 @@ def _system_bytes(root: Path) -> int | None:
 
 def _group_bytes(root: Path) -> Iterator[int | None]:
     """What each memory control group around this process leaves, from the innermost out."""
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "":
-            mount, limit, usage = root / "sys/fs/cgroup", "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
-            mount = root / "sys/fs/cgroup/memory"
-            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+    for group in control_groups("memory", root):
+        if group.version == 2:
+            yield _left_in(group, "memory.max", "memory.current")
         else:
-            continue
-        inner = mount / path.lstrip("/")
-        for folder in (inner, *inner.parents):
-            yield _left_in(folder, limit, usage)
-            if folder == mount:
-                break
+            yield _left_in(group, "memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
-def _left_in(folder: Path, limit_name: str, usage_name: str) -> int | None:
-    limit, usage = _read(folder / limit_name), _read(folder / usage_name)
+def _left_in(group: ControlGroup, limit_name: str, usage_name: str) -> int | None:
+    limit, usage = group.read(limit_name), group.read(usage_name)
     if limit is None or usage is None or not limit.strip().isdecimal():
         return None
     droppable = 0
-    for line in (_read(folder / "memory.stat") or "").splitlines():
+    for line in (group.read("memory.stat") or "").splitlines():
         name, _, value = line.partition(" ")
         if name in ("inactive_file", "total_inactive_file"):
             droppable = max(droppable, int(value))

@@ -7,6 +7,7 @@ Arithmetic is in native/; what a Plan means is in exec/plan.py.
 from __future__ import annotations
 
 import threading
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from espalier.exec.executor import (
 from espalier.exec.memory import require_memory
 from espalier.exec.native_graph import build_graph
 from espalier.exec.plan import Plan
+from espalier.exec.processors import usable_processors
 
 _MEMORY_ADVICE = (
     "Lower num_slots (the KV pool; max_total_tokens of an Engine) or max_rows (scratch; "
@@ -36,6 +38,20 @@ _MEMORY_ADVICE = (
 )
 _MAX_SIZE = 2**31 - 2  # slots and rows are int32
 _LARGE_LOGITS_BYTES = 256 << 20  # from here on it is asked first whether there is memory
+
+
+class OpTime(NamedTuple):
+    """Operations of one kind, summed up; the first entry of a profile is the whole steps, "step".
+
+    `num_bytes` of weights and KV, each read once at best; `multiply_adds` of weights or KV with
+    activations.
+    """
+
+    name: str
+    calls: int
+    seconds: float
+    num_bytes: int
+    multiply_adds: int
 
 
 class NativeExecutor:
@@ -71,6 +87,7 @@ class NativeExecutor:
             dict(zip(("weights", "kv_pool", "scratch"), needed, strict=True)), _MEMORY_ADVICE
         )
         self._native: _native.Executor | None = _make_executor(graph, native_options)
+        self._thread_pool = self._native.thread_pool
 
     def run(self, batch: StepBatch) -> Float32Array:
         """Runs one step and returns logits, `[len(batch.logit_rows), vocab_size]`.
@@ -113,10 +130,33 @@ class NativeExecutor:
             weights, kv_pool, scratch = self._open().memory_use()
         return {"weights": weights, "kv_pool": kv_pool, "scratch": scratch}
 
+    @property
+    def thread_pool(self) -> _native.ThreadPool:
+        """The threads, for whoever computes between two steps; alone once this is closed."""
+        return self._thread_pool
+
+    def start_profile(self) -> None:
+        """Takes the time of each operation from now on; free where nobody asks for it."""
+        with self._lock:
+            self._open().start_profile()
+
+    def take_profile(self) -> list[OpTime]:
+        """What was measured since `start_profile`, which ends: whole steps, then operations.
+
+        Raises UserInputError where no profile was started.
+        """
+        with self._lock:
+            try:
+                return [OpTime(*entry) for entry in self._open().take_profile()]
+            except RuntimeError as error:
+                raise UserInputError(f"{error}; call start_profile first.") from error
+
     def close(self) -> None:
         """Frees weights, pool and threads; a later run raises EngineClosedError."""
         with self._lock:
-            self._native = None
+            if self._native is not None:
+                self._native = None
+                self._thread_pool.end_helpers()
 
     def _open(self) -> _native.Executor:
         if self._native is None:
@@ -138,16 +178,18 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
 
 
 def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
-    weights = _choice("weights", options.weights, ("int8", "f32"), default="int8")
-    kv_default = "bf16" if weights == "int8" else "f32"
+    weights = _choice("weights", options.weights, ("int8", "int4", "bf16", "f32"), default="auto")
+    kv_default = "f32" if weights == "f32" else "bf16"
     kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "int8", "f32"), default=kv_default)
-    num_threads = settings.num_threads() if options.num_threads is None else options.num_threads
+    num_threads = options.num_threads
+    if num_threads is None:
+        num_threads = settings.num_threads() or usable_processors()
     return _native.Options(
         _whole("num_slots", options.num_slots, _MAX_SIZE),
         _whole("max_rows", options.max_rows, _MAX_SIZE),
-        weights == "int8",
+        weights,
         kv_dtype,
-        _whole("num_threads", num_threads, 1024),
+        _whole("num_threads", num_threads, settings.MAX_THREADS),
         isa,
     )
 

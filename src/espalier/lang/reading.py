@@ -105,6 +105,15 @@ class Reader:
         """A variable's value, once it is set; raises its GenerationError."""
         return await (await self.find_async(name)).ready().wait_async()
 
+    def wait_for_body(self) -> None:
+        """From outside: waits until the body has ended, so that what is added next comes after it.
+
+        Raises ProgramError where waiting would stop the loop that the body needs.
+        """
+        if self.is_outside and not self.stream.program.body_ended.done:
+            refuse_blocking("adding to a state whose body still runs", "await s.afinish() first")
+            self.stream.program.body_ended.wait()
+
     def ask_blocking(
         self,
         member: str,

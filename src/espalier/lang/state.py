@@ -51,8 +51,12 @@ class ProgramState:
         return self.stream.program.ret_value
 
     def __iadd__(self, other: object) -> ProgramState:
-        append(self.stream, other)
+        append(self._writable(), other)
         return self
+
+    def _writable(self) -> Stream:
+        self.reader.wait_for_body()
+        return self.stream
 
     # Variables.
 
@@ -78,7 +82,7 @@ class ProgramState:
         """Sets a variable at once, whatever is queued; nothing is appended."""
         if not isinstance(name, str):
             raise UserInputError(f"the variable name is {name!r}; text is allowed.")
-        self.stream.variables.declare(Variable.set_to(name, value))
+        self._writable().variables.declare(Variable.set_to(name, value))
 
     def get_meta_info(self, name: str) -> Any:
         """The meta_info of the call that set a variable (a list for n > 1), or None."""
@@ -183,40 +187,40 @@ class ProgramState:
 
     def _role(self, role: str, expr: Appendable | None) -> RoleScope | SglExprList:
         if expr is None:
-            return RoleScope(self.stream, role)
+            return RoleScope(self._writable(), role)
         message = SglExprList((SglRoleBegin(role), *parts_of(as_expr(expr)), SglRoleEnd(role)))
-        append(self.stream, message)
+        append(self._writable(), message)
         return message
 
     def system_begin(self) -> None:
         """Opens a system message."""
-        append(self.stream, SglRoleBegin("system"))
+        append(self._writable(), SglRoleBegin("system"))
 
     def system_end(self) -> None:
         """Closes the system message."""
-        append(self.stream, SglRoleEnd("system"))
+        append(self._writable(), SglRoleEnd("system"))
 
     def user_begin(self) -> None:
         """Opens a user message."""
-        append(self.stream, SglRoleBegin("user"))
+        append(self._writable(), SglRoleBegin("user"))
 
     def user_end(self) -> None:
         """Closes the user message."""
-        append(self.stream, SglRoleEnd("user"))
+        append(self._writable(), SglRoleEnd("user"))
 
     def assistant_begin(self) -> None:
         """Opens an assistant message."""
-        append(self.stream, SglRoleBegin("assistant"))
+        append(self._writable(), SglRoleBegin("assistant"))
 
     def assistant_end(self) -> None:
         """Closes the assistant message."""
-        append(self.stream, SglRoleEnd("assistant"))
+        append(self._writable(), SglRoleEnd("assistant"))
 
     def var_scope(self, name: str) -> VariableScope:
         """A `with` block; the text appended inside becomes the variable at its end."""
         if not isinstance(name, str):
             raise UserInputError(f"the variable name is {name!r}; text is allowed.")
-        return VariableScope(self.stream, name)
+        return VariableScope(self._writable(), name)
 
     # Forks.
 
@@ -234,7 +238,7 @@ class ProgramState:
             )
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_FORKS:
             raise UserInputError(f"fork size is {size!r}; 0 to {MAX_FORKS} is allowed.")
-        self.stream.check_open()
+        self._writable().check_open()
         point: Promise[Any] = Promise()
         self.stream.enqueue([ForkOp(point, size)])
         streams = self.stream.fork(point, size, AdoptOp)

@@ -1,0 +1,95 @@
+// Python's view of a thread pool: an object that an executor and a sampler share, and loops that do
+// nothing useful, by which tests and benches see what the pool does.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "bindings.h"
+#include "machine_limits.h"
+#include "thread_pool.h"
+
+namespace nb = nanobind;
+
+namespace espalier {
+namespace {
+
+using Flag = nb::ndarray<uint8_t, nb::shape<1>, nb::device::cpu>;
+
+void check_at_home(const ThreadPool& pool) {
+  if (pool.is_foreign()) throw std::runtime_error("the pool's threads are in another process");
+}
+
+// How often each chunk of a loop ran. The chunk `failing` raises ValueError instead.
+std::vector<int> count_runs(ThreadPool& pool, int64_t num_chunks, std::optional<int64_t> failing) {
+  check_at_home(pool);
+  std::vector<int> counts(static_cast<size_t>(num_chunks));
+  const nb::gil_scoped_release release;
+  const ThreadPool::Awake awake(pool);
+  pool.run(num_chunks, [&](int64_t chunk, int) {
+    if (chunk == failing) throw std::invalid_argument("this chunk fails");
+    ++counts[static_cast<size_t>(chunk)];
+  });
+  return counts;
+}
+
+// Seconds of one loop, the mean of many in a row. Each chunk does `work` steps of arithmetic that
+// wait for each other and touch no memory.
+double loop_seconds(ThreadPool& pool, int64_t num_loops, int64_t num_chunks, int64_t work) {
+  check_at_home(pool);
+  const auto compute = [work](int64_t chunk, int) {
+    auto x = static_cast<uint64_t>(chunk);
+    for (int64_t i = 0; i < work; ++i) x = x * 6364136223846793005u + 1442695040888963407u;
+    [[maybe_unused]] const volatile uint64_t kept = x;
+  };
+  const nb::gil_scoped_release release;
+  const ThreadPool::Awake awake(pool);
+  pool.run(num_chunks, compute);  // by now the helpers are awake
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < num_loops; ++i) pool.run(num_chunks, compute);
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  return passed.count() / static_cast<double>(num_loops);
+}
+
+// Keeps every thread of the pool computing until somebody writes to `flag`. Returns how many
+// threads were at it.
+int compute_until(ThreadPool& pool, const Flag& flag) {
+  check_at_home(pool);
+  const auto is_set = [&] { return __atomic_load_n(flag.data(), __ATOMIC_ACQUIRE) != 0; };
+  std::atomic<int> num_begun{0};
+  const nb::gil_scoped_release release;
+  const ThreadPool::Awake awake(pool);
+  pool.run(pool.num_threads(), [&](int64_t, int) {
+    ++num_begun;
+    while (num_begun.load() < pool.num_threads() || !is_set()) {
+    }
+  });
+  return num_begun.load();
+}
+
+}  // namespace
+
+void bind_thread_pool(nanobind::module_& m) {
+  nb::class_<ThreadPool>(m, "ThreadPool", "Threads for native loops; see native/thread_pool.h.")
+      .def(nb::init<int>(), nb::arg("num_threads"))
+      .def_prop_ro("num_threads", &ThreadPool::num_threads)
+      .def("end_helpers", &ThreadPool::end_helpers, nb::call_guard<nb::gil_scoped_release>())
+      .def("count_runs", &count_runs, nb::arg("num_chunks"), nb::arg("failing") = nb::none())
+      .def("loop_seconds", &loop_seconds, nb::arg("num_loops"), nb::arg("num_chunks"),
+           nb::arg("work") = 0)
+      .def("compute_until", &compute_until, nb::arg("flag"));
+  m.def("read_bandwidth", &read_bandwidth, nb::arg("pool"), nb::arg("num_bytes"),
+        nb::arg("rounds") = 5, nb::call_guard<nb::gil_scoped_release>());
+  m.def("multiply_rates", &multiply_rates, nb::arg("pool"),
+        nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace espalier
