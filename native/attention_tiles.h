@@ -10,7 +10,6 @@ namespace espalier::ESPALIER_ISA {
 constexpr int kTileWords = kLanes * kLanes;  // 16 rows of 64 bytes
 constexpr int kBlockTiles = kBlock / kLanes;
 constexpr int kBlockChains = kBlock / kChain;
-constexpr int kScoresInWork = 1;
 
 // Tile instructions of GCC 12 do not say that they read memory: stores must not move behind them.
 ESPALIER_INLINE void finish_stores() { asm volatile("" ::: "memory"); }
@@ -30,19 +29,12 @@ struct TileBlock {
   float *key_scales, *value_scales;  // [kBlock]
 };
 
-// A group's scores of a block, and what the softmax makes of them.
-struct TileScores {
-  float* scores;                    // [kBlock][16 queries]
-  uint32_t *weights, *sum_weights;  // [kBlock / 2 pairs][16 queries]
-  float* kept;                      // [16], factors of earlier sums
-  bool is_kept;                     // all factors are 1
-};
-
 // Scratch of a unit; queries stand in groups of 16, one a lane.
 struct TileScratch {
   int64_t num_groups, key_tiles, value_tiles;  // tiles of 32 and 16 head elements
   TileBlock block;
-  TileScores scores[kScoresInWork];
+  float* scores;                    // [kBlock][16 queries]
+  uint32_t *weights, *sum_weights;  // [kBlock / 2 pairs][16 queries]
   uint32_t* ones;                   // [16]
   uint32_t* queries;                // [num_groups][key_tiles][16 pairs][16 queries]
   float* sums;                      // [num_groups][value_tiles][16 elements][16 queries]
@@ -72,12 +64,9 @@ static TileScratch lay_out(const AttentionShape& shape, const AttentionUnit& uni
   block.key_scales = take(kBlock);
   block.value_scales = take(kBlock);
   const bool is_int8 = shape.format == KvFormat::Int8;
-  for (TileScores& one : out.scores) {
-    one.scores = take(kBlock * kLanes);
-    one.weights = take_words(kBlock / 2 * kLanes);
-    one.sum_weights = is_int8 ? take_words(kBlock / 2 * kLanes) : one.weights;
-    one.kept = take(kLanes);
-  }
+  out.scores = take(kBlock * kLanes);
+  out.weights = take_words(kBlock / 2 * kLanes);
+  out.sum_weights = is_int8 ? take_words(kBlock / 2 * kLanes) : out.weights;
   out.ones = take_words(kLanes);
   out.queries = take_words(out.num_groups * out.key_tiles * kTileWords);
   out.sums = take(out.num_groups * out.value_tiles * kTileWords);
@@ -228,7 +217,7 @@ ESPALIER_INLINE int64_t unpacked(int64_t word) { return word / 4 * 8 + word % 4;
 // Values transposed, zero where no row of the unit sees them.
 template <typename Element>
 static void gather_values(const AttentionShape& shape, const AttentionUnit& unit, Range range,
-                          const TileBlock& to, Prefetcher& prefetcher) {
+                          const TileBlock& to) {
   const int64_t dim = shape.head_dim, padded = padded_to_lanes(dim), first = to.first;
   const Element* values = static_cast<const Element*>(shape.values);
   const auto load_row = [&](int64_t i, int64_t d) {
@@ -239,7 +228,6 @@ static void gather_values(const AttentionShape& shape, const AttentionUnit& unit
     for (int64_t d = 0; d < dim; d += 2 * kLanes) {
       Vec low[kLanes], high[kLanes];
       for (int64_t i = 0; i < kLanes; ++i) {
-        if (i % 4 == 0) prefetcher.advance(2);
         const __m512i even = load_row(chain * kChain + 2 * i, d);
         const __m512i odd = load_row(chain * kChain + 2 * i + 1, d);
         low[i] = from_bits(_mm512_unpacklo_epi16(even, odd));
@@ -270,14 +258,14 @@ static void gather_scales(const AttentionShape& shape, const AttentionUnit& unit
 }
 
 static void gather_tiles(const AttentionShape& shape, const AttentionUnit& unit, Range range,
-                         int64_t key_tiles, TileBlock& to, Prefetcher& prefetcher) {
+                         int64_t key_tiles, TileBlock& to) {
   if (shape.format == KvFormat::Int8) {
     gather_keys<int8_t>(shape, unit, range, key_tiles, to);
-    gather_values<int8_t>(shape, unit, range, to, prefetcher);
+    gather_values<int8_t>(shape, unit, range, to);
     gather_scales(shape, unit, range, to);
   } else {
     gather_keys<uint16_t>(shape, unit, range, key_tiles, to);
-    gather_values<uint16_t>(shape, unit, range, to, prefetcher);
+    gather_values<uint16_t>(shape, unit, range, to);
   }
 }
 

@@ -14,18 +14,10 @@
 
 namespace espalier::ESPALIER_ISA {
 
-// A group of queries over a block; a stage without one has no block.
-struct TileItem {
-  TileBlock* block = nullptr;
-  TileScores* scores = nullptr;
-  int64_t group = 0;
-  bool is_partial = false;  // some lane does not see some position
-};
-
 // S^T, [kBlock][16].
-static void score_item(const TileScratch& scratch, const TileItem& item) {
-  const uint32_t* queries = scratch.queries + item.group * scratch.key_tiles * kTileWords;
-  const KeyRows(&keys)[kBlockTiles] = item.block->key_rows;
+static void score_group(const TileScratch& scratch, int64_t group) {
+  const uint32_t* queries = scratch.queries + group * scratch.key_tiles * kTileWords;
+  const KeyRows(&keys)[kBlockTiles] = scratch.block.key_rows;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -42,7 +34,7 @@ static void score_item(const TileScratch& scratch, const TileItem& item) {
     _tile_loadd(5, at(3), keys[3].stride);
     _tile_dpbf16ps(3, 5, 6);
   }
-  float* scores = item.scores->scores;
+  float* scores = scratch.scores;
   _tile_stored(0, scores, 64);
   _tile_stored(1, scores + kTileWords, 64);
   _tile_stored(2, scores + 2 * kTileWords, 64);
@@ -50,17 +42,17 @@ static void score_item(const TileScratch& scratch, const TileItem& item) {
 }
 
 // O^T += V^T P^T for up to four tiles of 16 head elements.
-static void add_values(const TileScratch& scratch, const TileItem& item, int64_t tile) {
+static void add_values(const TileScratch& scratch, int64_t group, int64_t tile) {
   const int64_t count = smaller(4, scratch.value_tiles - tile);
-  float* sums = scratch.sums + (item.group * scratch.value_tiles + tile) * kTileWords;
-  const uint32_t* values = item.block->values + tile * kLanes * kBlock / 2;
+  float* sums = scratch.sums + (group * scratch.value_tiles + tile) * kTileWords;
+  const uint32_t* values = scratch.block.values + tile * kLanes * kBlock / 2;
   constexpr int64_t kStride = kBlock * 2, kStep = kLanes * kBlock / 2;
   _tile_loadd(0, sums, 64);
   if (count > 1) _tile_loadd(1, sums + kTileWords, 64);
   if (count > 2) _tile_loadd(2, sums + 2 * kTileWords, 64);
   if (count > 3) _tile_loadd(3, sums + 3 * kTileWords, 64);
   for (int64_t chain = 0; chain < kBlockChains; ++chain, values += kLanes) {
-    _tile_loadd(6, item.scores->weights + chain * kTileWords, 64);
+    _tile_loadd(6, scratch.weights + chain * kTileWords, 64);
     _tile_loadd(5, values, kStride);
     _tile_dpbf16ps(0, 5, 6);
     if (count > 1) {
@@ -82,30 +74,29 @@ static void add_values(const TileScratch& scratch, const TileItem& item, int64_t
   if (count > 3) _tile_stored(3, sums + 3 * kTileWords, 64);
 }
 
-static void add_item(const TileScratch& scratch, const TileItem& item) {
-  float* totals = scratch.totals + item.group * kLanes;
+static void add_totals(const TileScratch& scratch, int64_t group) {
+  float* totals = scratch.totals + group * kLanes;
   _tile_loadd(4, totals, 64);
   for (int64_t chain = 0; chain < kBlockChains; ++chain) {
-    _tile_loadd(6, item.scores->sum_weights + chain * kTileWords, 64);
+    _tile_loadd(6, scratch.sum_weights + chain * kTileWords, 64);
     _tile_dpbf16ps(4, 7, 6);
   }
-  for (int64_t tile = 0; tile < scratch.value_tiles; tile += 4) add_values(scratch, item, tile);
   _tile_stored(4, totals, 64);
 }
 
 // Scales and soft cap, and minus infinity where a lane does not see a position.
-static void adjust_scores(const AttentionShape& shape, const TileScratch& scratch,
-                          const TileItem& item) {
-  const IVec start = _mm512_set1_epi32(static_cast<int32_t>(item.block->first));
-  const int64_t lanes = item.group * kLanes;
+static void adjust_scores(const AttentionShape& shape, const TileScratch& scratch, int64_t group,
+                          bool is_partial) {
+  const IVec start = _mm512_set1_epi32(static_cast<int32_t>(scratch.block.first));
+  const int64_t lanes = group * kLanes;
   const IVec first_seen = _mm512_sub_epi32(_mm512_load_si512(scratch.first_seen + lanes), start);
   const IVec last_seen = _mm512_sub_epi32(_mm512_load_si512(scratch.last_seen + lanes), start);
   for (int i = 0; i < kBlock; ++i) {
-    float* scores = item.scores->scores + i * kLanes;
+    float* scores = scratch.scores + i * kLanes;
     Vec s = load(scores);
-    if (shape.format == KvFormat::Int8) s = mul(s, splat(item.block->key_scales[i]));
+    if (shape.format == KvFormat::Int8) s = mul(s, splat(scratch.block.key_scales[i]));
     if (shape.soft_cap > 0) s = soft_capped(shape, s);
-    if (item.is_partial) {
+    if (is_partial) {
       const IVec position = _mm512_set1_epi32(i);
       const __mmask16 seen = _kand_mask16(_mm512_cmple_epi32_mask(first_seen, position),
                                           _mm512_cmple_epi32_mask(position, last_seen));
@@ -115,38 +106,36 @@ static void adjust_scores(const AttentionShape& shape, const TileScratch& scratc
   }
 }
 
-// Finds the largest scores so far; returns what exponents are reduced by.
-static Vec raise_tops(const TileScratch& scratch, const Softness& soft, const TileItem& item) {
-  const float* scores = item.scores->scores;
+static void scale_sums(const TileScratch& scratch, int64_t group, Vec kept) {
+  float* sums = scratch.sums + group * scratch.value_tiles * kTileWords;
+  for (int64_t i = 0; i < scratch.value_tiles * kTileWords; i += kLanes) {
+    store(sums + i, mul(load(sums + i), kept));
+  }
+  float* totals = scratch.totals + group * kLanes;
+  store(totals, mul(load(totals), kept));
+}
+
+// Raises the largest scores so far; returns what exponents are reduced by.
+static Vec raise_tops(const TileScratch& scratch, const Softness& soft, int64_t group) {
+  const float* scores = scratch.scores;
   Vec tops[4];
   for (int i = 0; i < 4; ++i) tops[i] = load(scores + i * kLanes);
   for (int i = 4; i < kBlock; i += 4) {
     for (int j = 0; j < 4; ++j) tops[j] = max(tops[j], load(scores + (i + j) * kLanes));
   }
   const Vec block_top = max(max(tops[0], tops[1]), max(tops[2], tops[3]));
-  const Vec old_top = load(scratch.tops + item.group * kLanes);
+  const Vec old_top = load(scratch.tops + group * kLanes);
   const Vec least = splat(-__builtin_inff()), power = splat(soft.power);
   const __mmask16 is_new =
       _mm512_cmp_ps_mask(add(old_top, splat(soft.slack)), block_top, _CMP_LT_OQ);
   const Vec top = _mm512_mask_blend_ps(is_new, old_top, block_top);
   const Vec base = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(top, least, _CMP_EQ_OQ), top, zero());
-  item.scores->is_kept = is_new == 0;
   if (is_new != 0) {
-    store(scratch.tops + item.group * kLanes, top);
+    store(scratch.tops + group * kLanes, top);
     const Vec scaled = short_exp2(fma(old_top, power, sub(zero(), mul(top, power))));
-    store(item.scores->kept, _mm512_mask_blend_ps(is_new, splat(1.0f), scaled));
+    scale_sums(scratch, group, _mm512_mask_blend_ps(is_new, splat(1.0f), scaled));
   }
   return sub(zero(), mul(base, power));
-}
-
-static void scale_sums(const TileScratch& scratch, const TileItem& item) {
-  const Vec kept = load(item.scores->kept);
-  float* sums = scratch.sums + item.group * scratch.value_tiles * kTileWords;
-  for (int64_t i = 0; i < scratch.value_tiles * kTileWords; i += kLanes) {
-    store(sums + i, mul(load(sums + i), kept));
-  }
-  float* totals = scratch.totals + item.group * kLanes;
-  store(totals, mul(load(totals), kept));
 }
 
 // Words (even, odd) of each lane.
@@ -157,51 +146,41 @@ ESPALIER_INLINE void store_weights(uint32_t* out, Vec even, Vec odd) {
   _mm512_store_si512(out, _mm512_permutexvar_epi16(lanes, narrow_pairs(even, odd)));
 }
 
-static void soften_item(const AttentionShape& shape, const TileScratch& scratch,
-                        const Softness& soft, const TileItem& item, Prefetcher& prefetcher) {
+static void soften_group(const AttentionShape& shape, const TileScratch& scratch,
+                         const Softness& soft, int64_t group) {
   const bool is_int8 = shape.format == KvFormat::Int8;
-  if (item.is_partial || is_int8 || shape.soft_cap > 0) adjust_scores(shape, scratch, item);
-  const Vec minus = raise_tops(scratch, soft, item), power = splat(soft.power);
-  const TileScores& to = *item.scores;
+  const Vec minus = raise_tops(scratch, soft, group), power = splat(soft.power);
 #pragma GCC unroll 8
   for (int i = 0; i < kBlock; i += 2) {
-    if (i % 4 == 0) prefetcher.advance(1);
-    const float* scores = to.scores + i * kLanes;
+    const float* scores = scratch.scores + i * kLanes;
     const Vec even = short_exp2(fma(load(scores), power, minus));
     const Vec odd = short_exp2(fma(load(scores + kLanes), power, minus));
-    store_weights(to.sum_weights + i / 2 * kLanes, even, odd);
+    store_weights(scratch.sum_weights + i / 2 * kLanes, even, odd);
     if (!is_int8) continue;
-    const float* scales = item.block->value_scales + i;
-    store_weights(to.weights + i / 2 * kLanes, mul(even, splat(scales[0])),
+    const float* scales = scratch.block.value_scales + i;
+    store_weights(scratch.weights + i / 2 * kLanes, mul(even, splat(scales[0])),
                   mul(odd, splat(scales[1])));
   }
-  if (!to.is_kept) scale_sums(scratch, item);
 }
 
-static void attend_items(const AttentionShape& shape, const TileScratch& scratch,
-                         const Softness& soft, const TileItem* items, int64_t count,
-                         Prefetcher& prefetcher) {
-  for (int64_t i = 0; i < count; ++i) score_item(scratch, items[i]);
-  for (int64_t i = 0; i < count; ++i) soften_item(shape, scratch, soft, items[i], prefetcher);
-  finish_stores();
-  for (int64_t i = 0; i < count; ++i) add_item(scratch, items[i]);
-}
-
-static void attend_tile_block(const AttentionShape& shape, TileScratch& scratch,
-                              const Softness& soft, TileBlock& block, Prefetcher& prefetcher) {
-  TileItem items[kScoresInWork];
-  int64_t count = 0;
-  const int64_t last = block.first + kBlock - 1;
+static void attend_tile_block(const AttentionShape& shape, const TileScratch& scratch,
+                              const Softness& soft, Prefetcher& prefetcher) {
+  const int64_t first = scratch.block.first, last = first + kBlock - 1;
+  const int64_t prefetched = (kBlock + scratch.num_groups - 1) / scratch.num_groups;
   for (int64_t group = 0; group < scratch.num_groups; ++group) {
+    prefetcher.advance(prefetched);
     const GroupRange seen = range_of(scratch, group);
-    if (seen.latest_last < block.first || seen.earliest_first > last) continue;
-    const bool is_partial = seen.earliest_last < last || seen.latest_first > block.first;
-    items[count] = {&block, &scratch.scores[count], group, is_partial};
-    if (++count < kScoresInWork) continue;
-    attend_items(shape, scratch, soft, items, count, prefetcher);
-    count = 0;
+    if (seen.latest_last < first || seen.earliest_first > last) continue;
+    const bool is_partial = seen.earliest_last < last || seen.latest_first > first;
+    score_group(scratch, group);
+    if (is_partial || shape.format == KvFormat::Int8 || shape.soft_cap > 0) {
+      adjust_scores(shape, scratch, group, is_partial);
+    }
+    soften_group(shape, scratch, soft, group);
+    finish_stores();
+    for (int64_t tile = 0; tile < scratch.value_tiles; tile += 4) add_values(scratch, group, tile);
+    add_totals(scratch, group);
   }
-  attend_items(shape, scratch, soft, items, count, prefetcher);
 }
 
 static __attribute__((noinline)) void attend_tiles_flushed(const AttentionShape& shape,
@@ -228,9 +207,9 @@ static __attribute__((noinline)) void attend_tiles_flushed(const AttentionShape&
       const Range next = in_block(seen, first);
       prefetcher.begin({first + next.begin, first + next.end});
     }
-    gather_tiles(shape, unit, range, scratch.key_tiles, block, prefetcher);
+    gather_tiles(shape, unit, range, scratch.key_tiles, block);
     finish_stores();
-    attend_tile_block(shape, scratch, soft, block, prefetcher);
+    attend_tile_block(shape, scratch, soft, prefetcher);
   }
   for (int64_t group = 0; group < scratch.num_groups; ++group) {
     store_partials(shape, unit, group, scratch, partials);

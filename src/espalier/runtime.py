@@ -379,12 +379,14 @@ def _make_core(model: LoadedModel, settings: EngineSettings) -> EngineCore:
 
 def default_num_slots(model: LoadedModel, settings: EngineSettings, free_bytes: int | None) -> int:
     """Slots of the KV pool where none are given; see EngineSettings.max_total_tokens."""
-    is_f32 = settings.kv_dtype == "f32" or (
-        settings.kv_dtype == "auto" and settings.weights == "f32"
-    )
+    kv_dtype = settings.kv_dtype
+    if kv_dtype == "auto":
+        kv_dtype = "f32" if settings.weights == "f32" else "bf16"
     geometry = model.plan.geometry
-    slot_bytes = geometry.num_layers * 2 * geometry.num_kv_heads * geometry.head_dim
-    slot_bytes *= 4 if is_f32 else 2
+    head_bytes = {"f32": 4 * geometry.head_dim, "int8": geometry.head_dim + 4}.get(
+        kv_dtype, 2 * geometry.head_dim
+    )
+    slot_bytes = geometry.num_layers * 2 * geometry.num_kv_heads * head_bytes
     if free_bytes is None:
         return MAX_DEFAULT_TOKENS
     fitting = int(free_bytes * _DEFAULT_MEMORY_SHARE) // slot_bytes

@@ -250,3 +250,26 @@ def test_many_rows_with_one_long_prefix(kv_dtype: str) -> None:
     want = [executor.run(batch_of([part]))[-1].copy() for part in parts]
     got = executor.run(batch_of([(t, len(t) - 1, own) for t, _, own in parts]))
     same_bits(got, np.stack(want))
+
+
+@each_kv_dtype
+@pytest.mark.parametrize("name", PLANS)
+def test_prefix_that_ends_in_a_segment_is_gone_on_from(name: str, kv_dtype: str) -> None:
+    """Sums of shared blocks, for all rows at once, are where blocks of one row go on."""
+    plan = PLANS[name]()
+    prefix = tokens_for(plan, 640)
+    options = {"weights": "int8", "kv_dtype": kv_dtype, "num_slots": 4096}
+    ends = [1, 3, 64, 65, 200]
+    texts = [[*prefix, *tokens_for(plan, end, seed=end)] for end in ends]
+    places = [[*range(640), *range(700 + 300 * i, 1000 + 300 * i)] for i in range(len(ends))]
+    parts = [(text, 640, place) for text, place in zip(texts, places, strict=True)]
+    results = []
+    for isa in ISAS:
+        executor = native(plan, random_tensors(plan, 1), num_threads=2, isa=isa, **options)
+        executor.run(batch_of([(prefix, 0, range(640))], logit_rows=[]))
+        want = [executor.run(batch_of([part]))[-1].copy() for part in parts]
+        got = executor.run(batch_of([(t, len(t) - 1, place) for t, _, place in parts])).copy()
+        same_bits(got, np.stack(want), isa)
+        results.append(got)
+    for result in results:
+        same_bits(result, results[0])

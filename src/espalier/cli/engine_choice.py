@@ -30,6 +30,11 @@ class EngineChoice:
         metavar="FORM",
         show_default="auto: 4-bit tensors as int4, others as int8",
     )
+    kv_dtype: str | None = option(
+        "Form that keys and values are held in: auto, bf16, int8 or f32.",
+        metavar="FORM",
+        show_default="auto: bf16, with f32 weights f32",
+    )
     num_threads: int | None = option(
         "Threads that compute.",
         flag="--threads",
