@@ -90,7 +90,8 @@ class ExecutorOptions:
         kv_dtype: "bf16", "f32", or "auto" (bf16 for int8 weights, f32 for f32 weights).
         num_threads: threads; None for ESPALIER_THREADS, else every processor that the process may
             use.
-        isa: "auto", "portable", "avx2", "avx512", "avx512vnni", "avx512amx"; native only.
+        isa: "auto", "portable", "neon", "avx2", "avx512", "avx512vnni", "avx512amx"; native
+            only.
         max_rows: most rows that one step may have.
     """
 
