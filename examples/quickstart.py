@@ -13,11 +13,11 @@ def capital(s: ep.ProgramState, country: str) -> None:
     s += ep.user(f"What is the capital of {country}?")
     s += ep.assistant(ep.gen("answer", max_tokens=32, temperature=0))
     s += ep.user("Which language do people speak there?")
-    s += ep.assistant(ep.select("language", choices=["Arabic", "French", "Italian", "Japanese"]))
+    s += ep.assistant(ep.select("language", choices=["Arabic", "French", "German", "Japanese"]))
 
 
 def main() -> None:
-    countries = ["France", "Japan", "Egypt", "Italy"]
+    countries = ["France", "Japan", "Egypt", "Germany"]
     for state in capital.run_batch([{"country": country} for country in countries]):
         print(f"{state['answer']} People speak {state['language']}.")
 

@@ -1,22 +1,35 @@
 #include "attention_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace espalier {
 namespace {
 
-constexpr int64_t kQueriesPerTile = 64;  // share each gathered block of keys and values
-constexpr int64_t kUnitsPerThread = 4;   // fewer are cut into segments
-constexpr size_t kMostSharedBytes = size_t{32} << 20;
+constexpr int64_t kQueriesPerRun = 192;  // share each block of keys and values
+constexpr int64_t kPiecesPerThread = 4;  // with fewer some threads would end early
+constexpr int64_t kMostResultBytes = int64_t{64} << 20;
 
-int64_t rows_per_tile(int64_t heads_per_kv) {
-  return std::max<int64_t>(1, kQueriesPerTile / heads_per_kv);
+int64_t rows_per_run(int64_t heads_per_kv) {
+  return std::max<int64_t>(1, kQueriesPerRun / heads_per_kv);
 }
 
-// Of one thread: a gathered block, and a total and a partial for each query.
+int64_t run_floats(int64_t head_dim, int64_t heads_per_kv) {
+  return rows_per_run(heads_per_kv) * heads_per_kv * partial_stride(head_dim);
+}
+
+// Of one thread: what a kernel needs, and a total and a partial for each query.
 int64_t thread_floats(int64_t head_dim, int64_t heads_per_kv) {
-  const int64_t queries = rows_per_tile(heads_per_kv) * heads_per_kv;
-  return attention_scratch(head_dim) + 2 * queries * partial_stride(head_dim);
+  return attention_scratch(head_dim, rows_per_run(heads_per_kv) * heads_per_kv) +
+         2 * run_floats(head_dim, heads_per_kv);
+}
+
+AttentionLimits limits_for(int64_t row_floats, int64_t num_kv_heads, int64_t heads_per_kv,
+                           int num_threads) {
+  const int64_t pieces = num_threads == 1 ? 1 : kPiecesPerThread * num_threads;
+  return {.rows_per_run = rows_per_run(heads_per_kv),
+          .enough_pieces = (pieces + num_kv_heads - 1) / num_kv_heads,
+          .most_results = kMostResultBytes / (4 * row_floats * num_kv_heads)};
 }
 
 }  // namespace
@@ -26,128 +39,161 @@ AttentionSchedule::AttentionSchedule(int64_t head_dim, int64_t num_kv_heads, int
     : head_dim_(head_dim),
       num_kv_heads_(num_kv_heads),
       heads_per_kv_(heads_per_kv),
-      rows_per_tile_(rows_per_tile(heads_per_kv)),
+      row_floats_(heads_per_kv * partial_stride(head_dim)),
       thread_floats_(thread_floats(head_dim, heads_per_kv)),
+      num_threads_(num_threads),
+      limits_(limits_for(row_floats_, num_kv_heads, heads_per_kv, num_threads)),
       scratch_(static_cast<size_t>(num_bytes(head_dim, heads_per_kv, num_threads))) {}
 
 int64_t AttentionSchedule::num_bytes(int64_t head_dim, int64_t heads_per_kv, int num_threads) {
   return checked_product({thread_floats(head_dim, heads_per_kv), num_threads, 4});
 }
 
-void AttentionSchedule::plan(const Step& step) {
+void AttentionSchedule::begin(const Step& step) {
   step_ = &step;
-  tiles_.clear();
-  for (int64_t sequence = 0; sequence < step.num_sequences(); ++sequence) {
-    const int64_t begin = step.row_starts[static_cast<size_t>(sequence)];
-    const int64_t end = step.row_starts[static_cast<size_t>(sequence) + 1];
-    for (int64_t row = begin; row < end; row += rows_per_tile_) {
-      tiles_.push_back({sequence, row, std::min(rows_per_tile_, end - row)});
-    }
+  for (Planned& planned : plans_) planned.is_made = false;
+}
+
+AttentionSchedule::Planned& AttentionSchedule::planned_for(int64_t window) {
+  auto found = std::find_if(plans_.begin(), plans_.end(), [&](const Planned& planned) {
+    return planned.plan.window() == window;
+  });
+  if (found == plans_.end()) {
+    plans_.push_back({AttentionPlan(window, limits_), false, nullptr, 0});
+    found = plans_.end() - 1;
   }
-}
-
-const AttentionSchedule::RowTile& AttentionSchedule::tile_of(int64_t unit) const {
-  return tiles_[static_cast<size_t>(unit / num_kv_heads_)];
-}
-
-Range AttentionSchedule::segments_of(int64_t unit, int64_t window) const {
-  const RowTile& tile = tile_of(unit);
-  const int32_t* positions = step_->positions.data() + tile.first_row;
-  const int64_t first = window > 0 ? std::max<int64_t>(0, positions[0] - window + 1) : 0;
-  return {first / kSegment, positions[tile.num_rows - 1] / kSegment + 1};
-}
-
-AttentionSchedule::Work AttentionSchedule::work_of(int64_t unit, const AttentionShape& shape,
-                                                   const Rows& q, const RowsOut& out) const {
-  const RowTile& tile = tile_of(unit);
-  const int64_t kv_head = unit % num_kv_heads_;
-  const int64_t first_head = kv_head * heads_per_kv_ * head_dim_;
-  const int32_t first_slot = step_->slot_starts[static_cast<size_t>(tile.sequence)];
-  return {
-      .unit = {.slots = step_->slot_ids.data() + first_slot,
-               .positions = step_->positions.data() + tile.first_row,
-               .q = q.data + tile.first_row * q.stride + first_head,
-               .q_stride = q.stride,
-               .num_rows = tile.num_rows,
-               .kv_head = kv_head},
-      .num_queries = tile.num_rows * heads_per_kv_,
-      .segments = segments_of(unit, shape.window),
-      .out = out.data + tile.first_row * out.stride + first_head,
-  };
-}
-
-// Makes pieces of one segment each, where whole units would leave threads idle; false elsewhere.
-bool AttentionSchedule::split_segments(int64_t window, const ThreadPool& pool) {
-  const int64_t num_units = static_cast<int64_t>(tiles_.size()) * num_kv_heads_;
-  if (pool.num_threads() == 1 || num_units >= kUnitsPerThread * pool.num_threads()) return false;
-  pieces_.clear();
-  first_piece_.clear();
-  int64_t offset = 0;
-  for (int64_t unit = 0; unit < num_units; ++unit) {
-    first_piece_.push_back(static_cast<int64_t>(pieces_.size()));
-    const Range segments = segments_of(unit, window);
-    for (int64_t segment = segments.begin; segment < segments.end; ++segment) {
-      pieces_.push_back({unit, segment, offset});
-      offset += tile_of(unit).num_rows * heads_per_kv_ * partial_stride(head_dim_);
-    }
+  if (found->is_made) return *found;
+  found->plan.make(*step_);
+  count_pending(*found);
+  found->is_made = true;
+  const int64_t bytes = checked_product({found->plan.num_results(), num_kv_heads_, row_floats_, 4});
+  if (static_cast<int64_t>(results_.size()) < bytes) {
+    results_ = Memory();
+    results_ = Memory(static_cast<size_t>(std::min(2 * bytes, std::max(bytes, kMostResultBytes))));
   }
-  first_piece_.push_back(static_cast<int64_t>(pieces_.size()));
-  const size_t bytes = static_cast<size_t>(offset) * sizeof(float);
-  if (static_cast<int64_t>(pieces_.size()) == num_units || bytes > kMostSharedBytes) return false;
-  if (shared_.size() < bytes) shared_ = Memory(std::min(2 * bytes, kMostSharedBytes));
-  return true;
+  return *found;
+}
+
+void AttentionSchedule::count_pending(Planned& planned) const {
+  const size_t count = planned.plan.rows().size() * static_cast<size_t>(num_kv_heads_);
+  if (planned.num_pending < count) {
+    planned.pending = std::make_unique<std::atomic<int32_t>[]>(2 * count);
+    planned.num_pending = 2 * count;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const auto pieces = planned.plan.pieces_of(static_cast<int64_t>(i) / num_kv_heads_);
+    planned.pending[i].store(static_cast<int32_t>(pieces.size()), std::memory_order_relaxed);
+  }
 }
 
 void AttentionSchedule::run(const Kernels& kernels, const AttentionShape& shape, const Rows& q,
                             const RowsOut& out, ThreadPool& pool) {
-  const int64_t num_units = static_cast<int64_t>(tiles_.size()) * num_kv_heads_;
-  if (!split_segments(shape.window, pool)) {
-    pool.run(num_units, [&](int64_t index, int thread) {
-      attend(kernels, shape, work_of(index, shape, q, out), out.stride, thread);
-    });
-    return;
-  }
-  pool.run(static_cast<int64_t>(pieces_.size()), [&](int64_t index, int thread) {
-    const Piece& piece = pieces_[static_cast<size_t>(index)];
-    const Work work = work_of(piece.unit, shape, q, out);
-    kernels.attend_segment(shape, work.unit, piece.segment, shared_.as<float>() + piece.offset,
-                           thread_scratch(thread));
-  });
-  pool.run(num_units, [&](int64_t index, int) {
-    const auto unit = static_cast<size_t>(index);
-    const Work work = work_of(index, shape, q, out);
-    float* totals = shared_.as<float>() + pieces_[static_cast<size_t>(first_piece_[unit])].offset;
-    const int64_t floats = work.num_queries * partial_stride(head_dim_);
-    for (int64_t piece = 1; piece < first_piece_[unit + 1] - first_piece_[unit]; ++piece) {
-      for (int64_t i = 0; i < floats; i += partial_stride(head_dim_)) {
-        kernels.fold_partial(totals + i, totals + piece * floats + i, head_dim_);
-      }
+  Planned& planned = planned_for(shape.window);
+  const float factor = shape.soft_cap > 0 ? 1.0f : std::fabs(shape.scale);
+  const Layer layer{kernels, shape, q, out, planned, factor};
+  const auto pieces = planned.plan.pieces();
+  pool.run(static_cast<int64_t>(pieces.size()) * num_kv_heads_, [&](int64_t index, int thread) {
+    const AttentionPiece& piece = pieces[static_cast<size_t>(index / num_kv_heads_)];
+    if (piece.is_lone) {
+      attend_lone(layer, piece, index % num_kv_heads_, thread);
+    } else {
+      attend_piece(layer, piece, index % num_kv_heads_, thread);
     }
-    finish(kernels, work, totals, out.stride);
   });
 }
 
-void AttentionSchedule::attend(const Kernels& kernels, const AttentionShape& shape,
-                               const Work& work, int64_t out_stride, int thread) {
+void AttentionSchedule::attend_run(const Layer& layer, const AttentionRun& run, int64_t kv_head,
+                                   float* partials, float* scratch) const {
+  const AttentionUnit unit{
+      .slots = run.slots,
+      .rows = layer.planned.plan.rows().data() + run.rows.begin,
+      .positions = step_->positions.data(),
+      .q = layer.q.data + kv_head * heads_per_kv_ * head_dim_,
+      .q_stride = layer.q.stride,
+      .num_rows = run.rows.end - run.rows.begin,
+      .kv_head = kv_head,
+      .blocks = run.blocks,
+      .is_fresh = run.is_fresh,
+  };
+  layer.kernels.attend_run(layer.shape, unit, partials, scratch);
+}
+
+void AttentionSchedule::attend_lone(const Layer& layer, const AttentionPiece& piece,
+                                    int64_t kv_head, int thread) {
+  float* scratch = scratch_.as<float>() + thread * thread_floats_;
+  float* totals = scratch + thread_floats_ - 2 * run_floats(head_dim_, heads_per_kv_);
+  float* partials = totals + run_floats(head_dim_, heads_per_kv_);
   const int64_t stride = partial_stride(head_dim_);
-  float* blocks = thread_scratch(thread);
-  float* totals = blocks + attention_scratch(head_dim_);
-  float* partials = totals + rows_per_tile_ * heads_per_kv_ * stride;
-  kernels.attend_segment(shape, work.unit, work.segments.begin, totals, blocks);
-  for (int64_t segment = work.segments.begin + 1; segment < work.segments.end; ++segment) {
-    kernels.attend_segment(shape, work.unit, segment, partials, blocks);
-    for (int64_t i = 0; i < work.num_queries; ++i) {
-      kernels.fold_partial(totals + i * stride, partials + i * stride, head_dim_);
+  const int64_t num_rows = piece.rows.end - piece.rows.begin;
+  const auto runs = layer.planned.plan.runs();
+  for (int64_t i = piece.runs.begin; i < piece.runs.end; ++i) {
+    const bool is_first = i == piece.runs.begin;
+    attend_run(layer, runs[static_cast<size_t>(i)], kv_head, is_first ? totals : partials, scratch);
+    for (int64_t query = 0; !is_first && query < num_rows * heads_per_kv_; ++query) {
+      layer.kernels.fold_partial(totals + query * stride, partials + query * stride, head_dim_,
+                                 layer.score_factor);
     }
   }
-  finish(kernels, work, totals, out_stride);
+  for (int64_t i = 0; i < num_rows; ++i) {
+    finish_row(layer, piece.rows.begin + i, kv_head, totals + i * row_floats_);
+  }
 }
 
-void AttentionSchedule::finish(const Kernels& kernels, const Work& work, const float* totals,
-                               int64_t out_stride) const {
-  for (int64_t i = 0; i < work.num_queries; ++i) {
-    float* head = work.out + i / heads_per_kv_ * out_stride + i % heads_per_kv_ * head_dim_;
-    kernels.finish_partial(totals + i * partial_stride(head_dim_), head, head_dim_);
+float* AttentionSchedule::results_of(const AttentionPiece& piece, int64_t kv_head) const {
+  const int64_t num_rows = piece.rows.end - piece.rows.begin;
+  return results_.as<float>() +
+         (piece.first_result * num_kv_heads_ + kv_head * num_rows) * row_floats_;
+}
+
+void AttentionSchedule::attend_piece(const Layer& layer, const AttentionPiece& piece,
+                                     int64_t kv_head, int thread) {
+  float* results = results_of(piece, kv_head);
+  float* scratch = scratch_.as<float>() + thread * thread_floats_;
+  const auto runs = layer.planned.plan.runs();
+  for (int64_t i = piece.runs.begin; i < piece.runs.end; ++i) {
+    const AttentionRun& run = runs[static_cast<size_t>(i)];
+    const int64_t before = run.rows.begin - piece.rows.begin;
+    attend_run(layer, run, kv_head, results + before * row_floats_, scratch);
+  }
+  end_piece(layer, piece, kv_head);
+}
+
+// Whoever ends the last piece of a row folds the row, and sets the count for the next layer.
+void AttentionSchedule::end_piece(const Layer& layer, const AttentionPiece& piece,
+                                  int64_t kv_head) {
+  for (int64_t place = piece.rows.begin; place < piece.rows.end; ++place) {
+    const auto count = static_cast<int32_t>(layer.planned.plan.pieces_of(place).size());
+    std::atomic<int32_t>& pending =
+        layer.planned.pending[static_cast<size_t>(place * num_kv_heads_ + kv_head)];
+    if (count > 1 && pending.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
+    pending.store(count, std::memory_order_relaxed);
+    fold_row(layer, place, kv_head);
+  }
+}
+
+void AttentionSchedule::fold_row(const Layer& layer, int64_t place, int64_t kv_head) {
+  float* totals = nullptr;
+  for (const int32_t index : layer.planned.plan.pieces_of(place)) {
+    const AttentionPiece& piece = layer.planned.plan.pieces()[static_cast<size_t>(index)];
+    float* partials = results_of(piece, kv_head) + (place - piece.rows.begin) * row_floats_;
+    if (totals == nullptr) {
+      totals = partials;
+      continue;
+    }
+    for (int64_t i = 0; i < row_floats_; i += partial_stride(head_dim_)) {
+      layer.kernels.fold_partial(totals + i, partials + i, head_dim_, layer.score_factor);
+    }
+  }
+  finish_row(layer, place, kv_head, totals);
+}
+
+void AttentionSchedule::finish_row(const Layer& layer, int64_t place, int64_t kv_head,
+                                   const float* totals) const {
+  const int64_t row = layer.planned.plan.rows()[static_cast<size_t>(place)];
+  float* out = layer.out.data + row * layer.out.stride + kv_head * heads_per_kv_ * head_dim_;
+  for (int64_t head = 0; head < heads_per_kv_; ++head) {
+    layer.kernels.finish_partial(totals + head * partial_stride(head_dim_), out + head * head_dim_,
+                                 head_dim_);
   }
 }
 

@@ -105,22 +105,43 @@ void bind_graph(nb::module_& m) {
       });
 }
 
+KvFormat kv_format_of(const std::string& name) {
+  if (name == "f32") return KvFormat::F32;
+  if (name == "bf16") return KvFormat::Bf16;
+  if (name == "int8") return KvFormat::Int8;
+  throw std::invalid_argument("kv_dtype \"" + name + "\" is unknown; f32, bf16 and int8 are known");
+}
+
 ExecutorOptions make_options(int64_t num_slots, int64_t max_rows, const std::string& weights,
-                             bool kv_is_bf16, int num_threads, const std::string& isa) {
-  return {num_slots, max_rows, weight_choice(weights), kv_is_bf16, num_threads, isa_from_name(isa)};
+                             const std::string& kv_dtype, int num_threads, const std::string& isa) {
+  return {num_slots,   max_rows,          weight_choice(weights), kv_format_of(kv_dtype),
+          num_threads, isa_from_name(isa)};
 }
 
 std::tuple<int64_t, int64_t, int64_t> as_tuple(const MemoryUse& use) {
   return {use.weights, use.kv_pool, use.scratch};
 }
 
+// (name, calls, seconds, bytes, multiply-adds) for whole steps and then each kind of operation.
+std::vector<std::tuple<std::string, int64_t, double, int64_t, int64_t>> take_profile(
+    Executor& executor) {
+  std::vector<std::tuple<std::string, int64_t, double, int64_t, int64_t>> totals;
+  const std::unique_ptr<StepProfile> profile = executor.take_profile();
+  if (!profile) throw std::runtime_error("no profile was started");
+  for (const OpTotal& total : profile->totals()) {
+    totals.emplace_back(total.name, total.calls, total.seconds, total.cost.bytes,
+                        total.cost.multiply_adds);
+  }
+  return totals;
+}
+
 void bind_run(nb::module_& m) {
   nb::class_<ExecutorOptions>(m, "Options", "Options of an Executor.")
       .def("__init__", [](ExecutorOptions* self, int64_t num_slots, int64_t max_rows,
-                          const std::string& weights, bool kv_is_bf16, int num_threads,
+                          const std::string& weights, const std::string& kv_dtype, int num_threads,
                           const std::string& isa) {
-        new (self) ExecutorOptions(
-            make_options(num_slots, max_rows, weights, kv_is_bf16, num_threads, isa));
+        new (self)
+            ExecutorOptions(make_options(num_slots, max_rows, weights, kv_dtype, num_threads, isa));
       });
   nb::class_<Executor>(m, "Executor", "Runs the steps of a graph; see native/executor.h.")
       .def("__init__",
@@ -132,6 +153,8 @@ void bind_run(nb::module_& m) {
            nb::arg("row_starts").noconvert(), nb::arg("slot_ids").noconvert(),
            nb::arg("slot_starts").noconvert(), nb::arg("logit_rows").noconvert())
       .def("memory_use", [](const Executor& executor) { return as_tuple(executor.memory_use()); })
+      .def("start_profile", &Executor::start_profile)
+      .def("take_profile", &take_profile)
       .def_prop_ro("thread_pool", &Executor::thread_pool);
   m.def("memory_needed", [](const Graph& graph, const ExecutorOptions& options) {
     return as_tuple(memory_needed(graph, options));

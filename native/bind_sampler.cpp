@@ -26,8 +26,10 @@ using Logits = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::c
 constexpr size_t kMaxVocabSize = size_t{1} << 20;  // sums of weights are exact up to here
 constexpr size_t kLeastShared = size_t{1} << 17;   // logits; fewer are not worth a wake-up
 
-// (status, token id, logprob, ((id, logprob), ...), (logprob, ...))
-nb::tuple as_tuple(const SampleResult& result) {
+// The token alone where nothing else is to tell, else
+// (status, token id, logprob, ((id, logprob), ...), (logprob, ...)).
+nb::object answer_of(const SampleResult& result) {
+  if (result.status == SampleStatus::kOk && !result.has_logprobs) return nb::int_(result.token_id);
   nb::list top;
   for (const auto& [id, logprob] : result.top) top.append(nb::make_tuple(id, logprob));
   nb::list chosen;
@@ -36,9 +38,9 @@ nb::tuple as_tuple(const SampleResult& result) {
                         nb::tuple(top), nb::tuple(chosen));
 }
 
-nb::list as_list(const std::vector<SampleResult>& results) {
+nb::list answers_of(const std::vector<SampleResult>& results) {
   nb::list list;
-  for (const SampleResult& result : results) list.append(as_tuple(result));
+  for (const SampleResult& result : results) list.append(answer_of(result));
   return list;
 }
 
@@ -115,7 +117,7 @@ class PySampler {
       };
       run_rows(static_cast<int64_t>(num_rows), run_row);
     }
-    return as_list(results);
+    return answers_of(results);
   }
 
   template <typename Function>

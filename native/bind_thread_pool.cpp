@@ -2,7 +2,9 @@
 // nothing useful, by which tests and benches see what the pool does.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "machine_limits.h"
 #include "thread_pool.h"
 
 namespace nb = nanobind;
@@ -83,6 +86,10 @@ void bind_thread_pool(nanobind::module_& m) {
       .def("loop_seconds", &loop_seconds, nb::arg("num_loops"), nb::arg("num_chunks"),
            nb::arg("work") = 0)
       .def("compute_until", &compute_until, nb::arg("flag"));
+  m.def("read_bandwidth", &read_bandwidth, nb::arg("pool"), nb::arg("num_bytes"),
+        nb::arg("rounds") = 5, nb::call_guard<nb::gil_scoped_release>());
+  m.def("multiply_rates", &multiply_rates, nb::arg("pool"),
+        nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace espalier

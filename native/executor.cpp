@@ -1,6 +1,7 @@
 #include "executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -69,10 +70,8 @@ void Executor::pack_weights() {
 }
 
 void Executor::make_pool() {
-  const Geometry& g = graph_->geometry();
-  const int64_t element = options_.kv_is_bf16 ? 2 : 4;
-  kv_pool_ = Memory(static_cast<size_t>(checked_product(
-      {2 * g.num_layers, options_.num_slots, g.num_kv_heads, g.head_dim, element})));
+  kv_pool_ = Memory(static_cast<size_t>(
+      kv_pool_bytes(graph_->geometry(), options_.num_slots, options_.kv_format)));
 }
 
 void Executor::make_buffers() {
@@ -104,7 +103,12 @@ Logits Executor::run(const Step& step) {
   const ThreadPool::Awake awake(pool_);
   begin_step(step);
   for (op_index_ = 0; op_index_ < graph_->ops().size(); ++op_index_) {
-    std::visit([this](const auto& one) { apply(one); }, graph_->ops()[op_index_]);
+    const Op& op = graph_->ops()[op_index_];
+    if (profile_) {
+      run_profiled(op);
+    } else {
+      std::visit([this](const auto& one) { apply(one); }, op);
+    }
   }
   step_ = nullptr;
   Logits out{logits_, num_rows_, graph_->geometry().vocab_size};
@@ -113,10 +117,11 @@ Logits Executor::run(const Step& step) {
 }
 
 void Executor::begin_step(const Step& step) {
+  const auto start = std::chrono::steady_clock::now();
   step_ = &step;
   quantized_of_ = -1;
   num_rows_ = step.num_rows();
-  attention_.plan(step);
+  attention_.begin(step);
   constexpr int64_t kRowsPerChunk = 8;
   const int64_t chunks = (num_rows_ + kRowsPerChunk - 1) / kRowsPerChunk;
   for (size_t rope = 0; rope < rope_tables_.size(); ++rope) {
@@ -124,6 +129,10 @@ void Executor::begin_step(const Step& step) {
       const int64_t begin = chunk * kRowsPerChunk;
       fill_rope(rope, {begin, std::min(begin + kRowsPerChunk, num_rows_)});
     });
+  }
+  if (profile_) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    profile_->add_step(passed.count());
   }
 }
 
@@ -163,8 +172,7 @@ MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options) {
       use.weights += packed_matrix_bytes(format, weight.raw.num_rows, weight.raw.num_columns);
     }
   }
-  use.kv_pool = checked_product({2 * g.num_layers, options.num_slots, g.num_kv_heads, g.head_dim,
-                                 options.kv_is_bf16 ? 2 : 4});
+  use.kv_pool = kv_pool_bytes(g, options.num_slots, options.kv_format);
   int64_t row_bytes = 0;
   if (options.weights != WeightChoice::F32) {
     const int64_t quantized = padded_to_step(graph.widest_input()) * 2 + 4;

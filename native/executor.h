@@ -12,9 +12,11 @@
 #include "cpu.h"
 #include "graph.h"
 #include "kernels.h"
+#include "kv_pool.h"
 #include "memory.h"
 #include "packed_matrix.h"
 #include "step.h"
+#include "step_profile.h"
 #include "thread_pool.h"
 
 namespace espalier {
@@ -22,7 +24,7 @@ namespace espalier {
 struct ExecutorOptions {
   int64_t num_slots, max_rows;
   WeightChoice weights;
-  bool kv_is_bf16;
+  KvFormat kv_format;
   int num_threads;
   Isa isa;
 };
@@ -51,6 +53,11 @@ class Executor {
 
   MemoryUse memory_use() const;
 
+  // From now on the time of each operation is taken, which is free where nobody asks for it.
+  void start_profile();
+  // Ends that; null where none was started.
+  std::unique_ptr<StepProfile> take_profile();
+
   // For whoever computes between two steps; never at the same time as a step.
   const std::shared_ptr<ThreadPool>& thread_pool() const { return shared_pool_; }
 
@@ -69,6 +76,17 @@ class Executor {
 
   void begin_step(const Step& step);
   void fill_rope(size_t rope, Range rows);
+
+  void run_profiled(const Op& op);
+  template <typename RowOp>
+  OpCost cost_of(const RowOp&) const {
+    return {};
+  }
+  OpCost cost_of(const LinearOp& op) const;
+  OpCost cost_of(const LmHeadOp& op) const;
+  OpCost cost_of(const EmbedOp& op) const;
+  OpCost cost_of(const AttentionOp& op) const;
+  OpCost cost_of_product(int weight) const;
 
   void apply(const EmbedOp& op);
   void apply(const RmsNormOp& op);
@@ -106,7 +124,7 @@ class Executor {
   }
   const float* vector_of(int weight) const;
   const PackedMatrix& matrix_of(int weight) const;
-  uint8_t* pool_of(int64_t layer, bool is_value) const;
+  KvPool pool_of(int64_t layer) const;
   float* logits_of(int64_t num_rows);
 
   std::shared_ptr<const Graph> graph_;
@@ -130,6 +148,7 @@ class Executor {
   size_t op_index_ = 0;    // of the operation that runs
   int quantized_of_ = -1;  // the buffer that is quantised now, -1 for none
   AttentionSchedule attention_;
+  std::unique_ptr<StepProfile> profile_;  // null while nobody asks
   std::shared_ptr<ThreadPool> shared_pool_;
   ThreadPool& pool_;
 };

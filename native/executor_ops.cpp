@@ -42,9 +42,11 @@ const PackedMatrix& Executor::matrix_of(int weight) const {
   return *matrices_[static_cast<size_t>(weight)];
 }
 
-uint8_t* Executor::pool_of(int64_t layer, bool is_value) const {
-  const size_t half = kv_pool_.size() / static_cast<size_t>(2 * graph_->geometry().num_layers);
-  return kv_pool_.as<uint8_t>() + (2 * static_cast<size_t>(layer) + (is_value ? 1 : 0)) * half;
+KvPool Executor::pool_of(int64_t layer) const {
+  const Geometry& g = graph_->geometry();
+  const int64_t layer_bytes = static_cast<int64_t>(kv_pool_.size()) / g.num_layers;
+  return KvPool(kv_pool_.as<uint8_t>() + layer * layer_bytes, g, options_.num_slots,
+                options_.kv_format);
 }
 
 void Executor::apply(const EmbedOp& op) {
@@ -231,19 +233,15 @@ void Executor::apply(const RopeOp& op) {
 
 void Executor::apply(const KvWriteOp& op) {
   quantized_of_ = -1;
-  const int64_t width = width_of(op.k);
-  const size_t slot_bytes = static_cast<size_t>(width) * (options_.kv_is_bf16 ? 2 : 4);
-  each_row(num_rows_, 2 * width, [&](int64_t row) {
-    const auto slot = static_cast<size_t>(row_slots_[static_cast<size_t>(row)]);
-    for (const bool is_value : {false, true}) {
-      const Rows rows = rows_of(is_value ? op.v : op.k);
-      const float* x = rows.data + row * rows.stride;
-      uint8_t* out = pool_of(op.layer, is_value) + slot * slot_bytes;
-      if (options_.kv_is_bf16) {
-        kernels_.store_bf16(x, reinterpret_cast<uint16_t*>(out), width);
-      } else {
-        std::memcpy(out, x, slot_bytes);
-      }
+  const Geometry& g = graph_->geometry();
+  const KvPool pool = pool_of(op.layer);
+  const Rows keys = rows_of(op.k), values = rows_of(op.v);
+  each_row(num_rows_, 2 * width_of(op.k), [&](int64_t row) {
+    const int64_t slot = row_slots_[static_cast<size_t>(row)];
+    for (int64_t head = 0; head < g.num_kv_heads; ++head) {
+      const float* key = keys.data + row * keys.stride + head * g.head_dim;
+      const float* value = values.data + row * values.stride + head * g.head_dim;
+      kernels_.write_kv(options_.kv_format, key, value, g.head_dim, pool.slot(head, slot));
     }
   });
 }
@@ -251,16 +249,20 @@ void Executor::apply(const KvWriteOp& op) {
 void Executor::apply(const AttentionOp& op) {
   quantized_of_ = -1;
   const Geometry& g = graph_->geometry();
+  const KvPool pool = pool_of(op.layer);
   const AttentionShape shape{
       .head_dim = g.head_dim,
       .num_kv_heads = g.num_kv_heads,
       .heads_per_kv = g.num_heads / g.num_kv_heads,
+      .num_slots = options_.num_slots,
       .scale = op.scale,
       .window = op.window,
       .soft_cap = op.soft_cap,
-      .kv_is_bf16 = options_.kv_is_bf16,
-      .keys = pool_of(op.layer, false),
-      .values = pool_of(op.layer, true),
+      .format = options_.kv_format,
+      .keys = pool.keys,
+      .values = pool.values,
+      .key_scales = pool.key_scales,
+      .value_scales = pool.value_scales,
   };
   attention_.run(kernels_, shape, rows_of(op.q), rows_out(op.out), pool_);
 }

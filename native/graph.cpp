@@ -184,6 +184,7 @@ void Graph::add(const AttentionOp& op) {
   require_width(op.q, geometry_.num_heads * geometry_.head_dim);
   require_width(op.out, geometry_.num_heads * geometry_.head_dim);
   require(op.q != op.out, "Attention writes the buffer that it reads");
+  require(op.scale != 0 && std::isfinite(op.scale), "the scale of scores is finite and not 0");
   require(op.window >= 0, "a window is 0 (none) or positive");
   require(op.soft_cap >= 0 && std::isfinite(op.soft_cap), "a soft cap is 0 (none) or positive");
   append(op, {op.out});

@@ -1,12 +1,18 @@
 // Attention over slots with an online softmax (Milakov and Gimelshein 2018; blocked as in Flash-
-// Attention, Dao et al. 2022). Scores are taken in blocks of 64 positions counted from position 0,
-// and blocks are summed up in segments of 512: borders are absolute, so that a query's operations
-// depend on its position alone, never on the queries beside it.
+// Attention, Dao et al. 2022), in vectors. Blocks of 64 positions are counted from position 0, and
+// are summed up in segments of 512: borders are absolute, so that a query's operations depend on
+// its position alone, never on the queries beside it.
+//
+// With keys and values in bfloat16 or int8, products are summed up in the order of the AMX
+// instruction TDPBF16PS (Intel's Software Developer's Manual, volume 2): queries and exponentials
+// are rounded to bfloat16; of each 32 products the even ones form one chain of fused operations
+// and the odd ones another; the chains are added, and their sum is added to the total. The sum of
+// exponentials is that of a column of values that are all 1.
 #pragma once
 
+#include "attention_softmax.h"
+#include "flush_subnormals.h"
 #include "kernel_linear.h"
-#include "simd.h"
-#include "vector_math.h"
 
 namespace espalier::ESPALIER_ISA {
 
@@ -18,267 +24,284 @@ ESPALIER_INLINE Vec load_kv(const float* p, int64_t lanes) {
 ESPALIER_INLINE Vec load_kv(const uint16_t* p, int64_t lanes) {
   return lanes >= kLanes ? load_bf16(p) : load_bf16_partial(p, lanes);
 }
-
-// Positions that a row at `position` sees in the block that starts at `block`, counted from there.
-ESPALIER_INLINE Range seen_in_block(int64_t position, int64_t window, int64_t block) {
-  const int64_t first = window > 0 ? larger(0, position - window + 1) : 0;
-  return {larger(0, first - block), smaller(kBlock, position + 1 - block)};
+ESPALIER_INLINE Vec load_kv(const int8_t* p, int64_t lanes) {
+  if (lanes >= kLanes) return load_int8(p);
+  int8_t padded[kLanes] = {};
+  std::memcpy(padded, p, static_cast<size_t>(lanes));
+  return load_int8(padded);
 }
 
-// out[i][key] = element first + i of 16 keys; neighbours in bfloat16 travel as one word.
-ESPALIER_INLINE void transpose_keys(const uint16_t* const (&rows)[kLanes], int64_t first,
-                                    int64_t count, float* out) {
-  Vec tile[kLanes];
-  for (int j = 0; j < kLanes; ++j) {
-    if (rows[j] == nullptr) {
-      tile[j] = zero();
-    } else if (count == 2 * kLanes) {
-      tile[j] = load_words(rows[j] + first);
-    } else {
-      uint16_t padded[2 * kLanes] = {};
-      std::memcpy(padded, rows[j] + first, static_cast<size_t>(count) * sizeof(uint16_t));
-      tile[j] = load_words(padded);
-    }
-  }
-  transpose(tile);
-  for (int64_t j = 0; j < count; ++j) {
-    const Vec pair = tile[j / 2];
-    store(out + j * kBlock, j % 2 == 0 ? low_bf16(pair) : high_bf16(pair));
-  }
-}
-ESPALIER_INLINE void transpose_keys(const float* const (&rows)[kLanes], int64_t first,
+// The keys and values of a block as floats, zero where no row of the unit sees them.
+struct GatheredBlock {
+  float* keys;          // [head_dim][kBlock]
+  float* values;        // [kBlock][padded_to_lanes(head_dim) + kLanes], a 1 behind each row
+  float* key_scales;    // [kBlock]
+  float* value_scales;  // [kBlock]
+};
+
+// out[i][key] = element first + i of 16 keys.
+template <typename Element>
+ESPALIER_INLINE void transpose_keys(const Element* const (&rows)[kLanes], int64_t first,
                                     int64_t count, float* out) {
   Vec tile[kLanes];
   for (int j = 0; j < kLanes; ++j) {
     tile[j] = rows[j] == nullptr ? zero() : load_kv(rows[j] + first, count);
   }
   transpose(tile);
-  for (int64_t j = 0; j < count; ++j) store(out + j * kBlock, tile[j]);
+  for (int64_t j = 0; j < smaller(count, kLanes); ++j) store(out + j * kBlock, tile[j]);
 }
 
-// Keys of the positions in `range`, transposed: out[element][position in block].
 template <typename Element>
-static void gather_keys(const Element* keys, const AttentionShape& shape, const AttentionUnit& unit,
-                        int64_t block, Range range, float* out) {
-  constexpr int64_t kColumns = sizeof(Element) == 2 ? 2 * kLanes : kLanes;
-  const int64_t dim = shape.head_dim;
-  for (int64_t first = range.begin / kLanes * kLanes; first < range.end; first += kLanes) {
+static void gather(const AttentionShape& shape, const AttentionUnit& unit, int64_t block,
+                   Range range, const GatheredBlock& out) {
+  const int64_t dim = shape.head_dim, padded = padded_to_lanes(dim);
+  const Element* keys = static_cast<const Element*>(shape.keys);
+  const Element* values = static_cast<const Element*>(shape.values);
+  for (int64_t first = 0; first < kBlock; first += kLanes) {
     const Element* rows[kLanes];
     for (int64_t j = 0; j < kLanes; ++j) {
       const int64_t i = first + j;
-      rows[j] = nullptr;
-      if (i >= range.begin && i < range.end) {
-        rows[j] = keys + (unit.slots[block + i] * shape.num_kv_heads + unit.kv_head) * dim;
+      const bool is_seen = i >= range.begin && i < range.end;
+      const int64_t row = is_seen ? kv_row(shape, unit, block + i) : 0;
+      rows[j] = is_seen ? keys + row * dim : nullptr;
+      float* value = out.values + i * (padded + kLanes);
+      for (int64_t d = 0; d < padded; d += kLanes) {
+        store(value + d, is_seen ? load_kv(values + row * dim + d, dim - d) : zero());
+      }
+      store(value + padded, splat(1.0f));
+      if (shape.format != KvFormat::Int8) continue;
+      out.key_scales[i] = is_seen ? shape.key_scales[row] : 0.0f;
+      out.value_scales[i] = is_seen ? shape.value_scales[row] : 0.0f;
+    }
+    for (int64_t d = 0; d < dim; d += kLanes) {
+      transpose_keys(rows, d, dim - d, out.keys + d * kBlock + first);
+    }
+  }
+}
+
+ESPALIER_INLINE void gather_block(const AttentionShape& shape, const AttentionUnit& unit,
+                                  int64_t block, Range range, const GatheredBlock& out) {
+  if (shape.format == KvFormat::F32) {
+    gather<float>(shape, unit, block, range, out);
+  } else if (shape.format == KvFormat::Bf16) {
+    gather<uint16_t>(shape, unit, block, range, out);
+  } else {
+    gather<int8_t>(shape, unit, block, range, out);
+  }
+}
+
+// The chain of every second k of a range, from its first.
+template <int R, int C>
+ESPALIER_INLINE void chain_products(const float* const (&a)[R], const float* b, int64_t b_step,
+                                    Range k_range, Vec (&chains)[R][C]) {
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) chains[r][c] = zero();
+  }
+  for (int64_t k = k_range.begin; k < k_range.end; k += 2) {
+    accumulate<R, C>(a, b, b_step, kLanes, {k, k + 1}, chains);
+  }
+}
+
+// sums[r][c] += a[r][k] * b[k][c] for k from 0 to count - 1, in the order described above.
+template <int R, int C>
+ESPALIER_INLINE void add_products(const float* const (&a)[R], const float* b, int64_t b_step,
+                                  int64_t count, float* const (&sums)[R]) {
+  for (int64_t first = 0; first < count; first += kChain) {
+    const int64_t end = smaller(first + kChain, count);
+    Vec even[R][C], odd[R][C];
+    chain_products<R, C>(a, b, b_step, {first, end}, even);
+    chain_products<R, C>(a, b, b_step, {first + 1, end}, odd);
+    for (int r = 0; r < R; ++r) {
+      for (int c = 0; c < C; ++c) {
+        float* sum = sums[r] + c * kLanes;
+        store(sum, add(load(sum), add(even[r][c], odd[r][c])));
       }
     }
-    for (int64_t d = 0; d < dim; d += kColumns) {
-      transpose_keys(rows, d, smaller(kColumns, dim - d), out + d * kBlock + first);
-    }
   }
 }
 
-// Values of the positions in `range`: out[position in block][element, padded].
-template <typename Element>
-static void gather_values(const Element* values, const AttentionShape& shape,
-                          const AttentionUnit& unit, int64_t block, Range range, float* out) {
-  const int64_t dim = shape.head_dim, padded = padded_to_lanes(dim);
-  for (int64_t i = range.begin; i < range.end; ++i) {
-    const Element* row = values + (unit.slots[block + i] * shape.num_kv_heads + unit.kv_head) * dim;
-    for (int64_t d = 0; d < dim; d += kLanes)
-      store(out + i * padded + d, load_kv(row + d, dim - d));
-  }
-}
+// One query's scores of a block become its weights.
+struct Weights {
+  float* values;  // exponentials, with the values' scales in int8
+  float* sum;     // exponentials alone; the same array in other formats
+};
 
-ESPALIER_INLINE void gather(const AttentionShape& shape, const AttentionUnit& unit, int64_t block,
-                            Range range, float* keys, float* values) {
-  if (shape.kv_is_bf16) {
-    gather_keys(static_cast<const uint16_t*>(shape.keys), shape, unit, block, range, keys);
-    gather_values(static_cast<const uint16_t*>(shape.values), shape, unit, block, range, values);
-  } else {
-    gather_keys(static_cast<const float*>(shape.keys), shape, unit, block, range, keys);
-    gather_values(static_cast<const float*>(shape.values), shape, unit, block, range, values);
-  }
-}
-
-// Starts to load the keys and values of a block: slots lie anywhere, so the hardware cannot guess.
-ESPALIER_INLINE void prefetch(const AttentionShape& shape, const AttentionUnit& unit, int64_t block,
-                              Range range) {
-  constexpr int64_t kLine = 64;
-  const int64_t row_bytes = shape.head_dim * (shape.kv_is_bf16 ? 2 : 4);
-  const char* keys = static_cast<const char*>(shape.keys);
-  const char* values = static_cast<const char*>(shape.values);
-  for (int64_t i = range.begin; i < range.end; ++i) {
-    const int64_t row = (unit.slots[block + i] * shape.num_kv_heads + unit.kv_head) * row_bytes;
-    for (int64_t byte = 0; byte < row_bytes; byte += kLine) {
-      __builtin_prefetch(keys + row + byte, 0, 2);
-      __builtin_prefetch(values + row + byte, 0, 2);
-    }
-  }
-}
-
-// Scores of one query become exponentials, in place; returns what its earlier sums are scaled by.
-// `stats` holds the largest score and the sum of exponentials so far.
-ESPALIER_INLINE float soften(const AttentionShape& shape, Range range, float* scores,
-                             float* stats) {
+// `stats` holds the sum of exponentials and the largest score so far. Returns what the query's
+// earlier sums are scaled by.
+ESPALIER_INLINE float soften(const AttentionShape& shape, const Softness& soft, Range seen,
+                             const GatheredBlock& block, const Weights& weights, float* stats) {
+  const bool is_int8 = shape.format == KvFormat::Int8, is_f32 = shape.format == KvFormat::F32;
+  const Vec least = splat(-__builtin_inff());
   Vec s[kBlockVectors];
   for (int i = 0; i < kBlockVectors; ++i) {
-    s[i] = mul(load(scores + i * kLanes), splat(shape.scale));
-    if (shape.soft_cap > 0) {
-      s[i] = mul(tanh(div(s[i], splat(shape.soft_cap))), splat(shape.soft_cap));
-    }
-    s[i] = select_lanes(range.begin - i * kLanes, range.end - i * kLanes, s[i],
-                        splat(-__builtin_inff()));
+    s[i] = load(weights.values + i * kLanes);
+    if (is_int8) s[i] = mul(s[i], load(block.key_scales + i * kLanes));
+    if (shape.soft_cap > 0) s[i] = soft_capped(shape, s[i]);
+    s[i] = select_lanes(seen.begin - i * kLanes, seen.end - i * kLanes, s[i], least);
   }
   const float block_top = reduce_max(max(max(s[0], s[1]), max(s[2], s[3])));
-  const float top = stats[0] > block_top ? stats[0] : block_top;
+  const float old_top = stats[1];
+  const float slack = is_f32 ? 0.0f : soft.slack;
+  const float top = old_top + slack < block_top ? block_top : old_top;
+  const float base = top == -__builtin_inff() ? 0.0f : top;
+  stats[1] = top;
   for (int i = 0; i < kBlockVectors; ++i) {
-    s[i] = exp(sub(s[i], splat(top)));
-    store(scores + i * kLanes, s[i]);
+    if (is_f32) {
+      store(weights.values + i * kLanes, exp(mul(sub(s[i], splat(base)), splat(soft.natural))));
+      continue;
+    }
+    const Vec p = short_exp2(fma(s[i], splat(soft.power), splat(-(base * soft.power))));
+    const Vec rounded = round_to_bf16(mul(p, splat(1.0f)));  // the product flushes
+    store(weights.sum + i * kLanes, rounded);
+    if (!is_int8) continue;
+    const Vec scaled = mul(p, load(block.value_scales + i * kLanes));
+    store(weights.values + i * kLanes, round_to_bf16(scaled));
   }
-  const float sum = reduce_add(add(add(s[0], s[1]), add(s[2], s[3])));
+  if (top == old_top) return 1.0f;
   float kept[kLanes];
-  store(kept, exp(splat(stats[0] - top)));
-  stats[0] = top;
-  stats[1] = stats[1] * kept[0] + sum;
+  if (is_f32) {
+    store(kept, exp(splat((old_top - top) * soft.natural)));
+  } else {
+    store(kept, short_exp2(fma(splat(old_top), splat(soft.power), splat(-(top * soft.power)))));
+  }
   return kept[0];
 }
 
 template <int R, int C>
 ESPALIER_INLINE void add_values(const float* const (&weights)[R], const float (&kept)[R],
-                                const float* values, int64_t padded, Range range,
-                                float* const (&sums)[R]) {
-  Vec tile[R][C];
+                                const float* values, int64_t step, float* const (&sums)[R]) {
   for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) tile[r][c] = mul(load(sums[r] + c * kLanes), splat(kept[r]));
+    for (int c = 0; c < C; ++c) {
+      store(sums[r] + c * kLanes, mul(load(sums[r] + c * kLanes), splat(kept[r])));
+    }
   }
-  accumulate<R, C>(weights, values, padded, kLanes, range, tile);
-  for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) store(sums[r] + c * kLanes, tile[r][c]);
-  }
+  add_products<R, C>(weights, values, step, kBlock, sums);
 }
 
-// R queries that see the same positions of a block.
+// R queries over a gathered block.
 template <int R>
-static void attend_block(const AttentionShape& shape, const float* const (&q)[R],
-                         float* const (&partials)[R], const float* keys, const float* values,
-                         Range range) {
-  const int64_t dim = shape.head_dim, padded = padded_to_lanes(dim);
-  float scores[R][kBlock];
-  for (int i = 0; i < kBlockVectors; i += kScoreVectors) {
-    Vec tile[R][kScoreVectors];
-    for (int r = 0; r < R; ++r) {
-      for (int c = 0; c < kScoreVectors; ++c) tile[r][c] = zero();
-    }
-    accumulate<R, kScoreVectors>(q, keys + i * kLanes, kBlock, kLanes, {0, dim}, tile);
-    for (int r = 0; r < R; ++r) {
-      for (int c = 0; c < kScoreVectors; ++c) store(&scores[r][(i + c) * kLanes], tile[r][c]);
-    }
-  }
+static void attend_block(const AttentionShape& shape, const Softness& soft,
+                         const float* const (&q)[R], const Range (&seen)[R],
+                         float* const (&partials)[R], const GatheredBlock& block) {
+  const int64_t dim = shape.head_dim, padded = padded_to_lanes(dim), step = padded + kLanes;
+  float scores[R][kBlock], plain[R][kBlock], totals[R][kLanes];
   const float* weights[R];
-  float* sums[R];
+  const float* sum_weights[R];
+  float *sums[R], *columns[R], *total[R];
   float kept[R];
-  for (int r = 0; r < R; ++r) {
-    weights[r] = scores[r];
-    sums[r] = partials[r];
-    kept[r] = soften(shape, range, scores[r], partials[r] + padded);
+  for (int i = 0; i < kBlockVectors; i += kScoreVectors) {
+    for (int r = 0; r < R; ++r) {
+      columns[r] = &scores[r][i * kLanes];
+      for (int c = 0; c < kScoreVectors; ++c) store(columns[r] + c * kLanes, zero());
+    }
+    add_products<R, kScoreVectors>(q, block.keys + i * kLanes, kBlock, dim, columns);
   }
+  for (int r = 0; r < R; ++r) {
+    const Weights out{scores[r], shape.format == KvFormat::Int8 ? plain[r] : scores[r]};
+    float* stats = partials[r] + padded;
+    kept[r] = soften(shape, soft, seen[r], block, out, stats);
+    weights[r] = out.values;
+    sum_weights[r] = out.sum;
+    sums[r] = partials[r];
+    total[r] = totals[r];
+    store(totals[r], splat(stats[0]));
+  }
+  add_values<R, 1>(sum_weights, kept, block.values + padded, step, total);
+  for (int r = 0; r < R; ++r) partials[r][padded] = totals[r][0];
   int64_t d = 0;
   for (; d + kScoreVectors * kLanes <= padded; d += kScoreVectors * kLanes) {
-    add_values<R, kScoreVectors>(weights, kept, values + d, padded, range, sums);
+    add_values<R, kScoreVectors>(weights, kept, block.values + d, step, sums);
     for (int r = 0; r < R; ++r) sums[r] += kScoreVectors * kLanes;
   }
   for (; d < padded; d += kLanes) {
-    add_values<R, 1>(weights, kept, values + d, padded, range, sums);
+    add_values<R, 1>(weights, kept, block.values + d, step, sums);
     for (int r = 0; r < R; ++r) sums[r] += kLanes;
   }
 }
 
-// All queries of a unit over one gathered block; neighbours that see the same go together.
-static void attend_queries(const AttentionShape& shape, const AttentionUnit& unit, int64_t block,
-                           const float* keys, const float* values, float* partials) {
+// All queries of a unit over one gathered block.
+static void attend_queries(const AttentionShape& shape, const AttentionUnit& unit,
+                           const Softness& soft, int64_t first, const float* queries,
+                           const GatheredBlock& block, float* partials) {
   const int64_t group = shape.heads_per_kv, stride = partial_stride(shape.head_dim);
-  const int64_t num_queries = unit.num_rows * group;
-  const auto seen = [&](int64_t query) {
-    return seen_in_block(unit.positions[query / group], shape.window, block);
-  };
-  for (int64_t query = 0; query < num_queries;) {
-    const Range range = seen(query);
-    int count = 1;
-    while (count < kFloatRows && query + count < num_queries) {
-      const Range next = seen(query + count);
-      if (next.begin != range.begin || next.end != range.end) break;
-      ++count;
+  each_row_block<kFloatRows>({0, unit.num_rows * group}, [&](int64_t query, int count) {
+    with_row_count<kFloatRows>(count, [&](auto rows) {
+      constexpr int R = decltype(rows)::value;
+      const float* q[R];
+      float* parts[R];
+      Range seen[R];
+      bool sees_any = false;
+      for (int r = 0; r < R; ++r) {
+        const int64_t position = unit.positions[unit.rows[(query + r) / group]];
+        q[r] = queries + (query + r) * shape.head_dim;
+        parts[r] = partials + (query + r) * stride;
+        seen[r] = in_block(seen_by(position, shape.window), first);
+        sees_any = sees_any || seen[r].begin < seen[r].end;
+      }
+      if (sees_any) attend_block<R>(shape, soft, q, seen, parts, block);
+    });
+  });
+}
+
+// Copies the unit's queries, rounded as the format asks for.
+static void take_queries(const AttentionShape& shape, const AttentionUnit& unit, float* out) {
+  const int64_t dim = shape.head_dim;
+  const Vec sign = splat(shape.scale < 0 ? -1.0f : 1.0f);
+  for (int64_t i = 0; i < unit.num_rows; ++i) {
+    const float* row = unit.q + unit.rows[i] * unit.q_stride;
+    const int64_t width = shape.heads_per_kv * dim;
+    for (int64_t d = 0; d < width; d += kLanes) {
+      const Vec signed_q = mul(load_kv(row + d, width - d), sign);
+      const Vec q = shape.format == KvFormat::F32 ? signed_q : round_to_bf16(signed_q);
+      store_tile(out + i * width + d, q, width - d);
     }
-    if (range.begin < range.end) {
-      with_row_count<kFloatRows>(count, [&](auto rows) {
-        constexpr int R = decltype(rows)::value;
-        const float* q[R];
-        float* parts[R];
-        for (int r = 0; r < R; ++r) {
-          q[r] =
-              unit.q + (query + r) / group * unit.q_stride + (query + r) % group * shape.head_dim;
-          parts[r] = partials + (query + r) * stride;
-        }
-        attend_block<R>(shape, q, parts, keys, values, range);
-      });
-    }
-    query += count;
   }
 }
 
-static void attend_segment(const AttentionShape& shape, const AttentionUnit& unit, int64_t segment,
-                           float* partials, float* scratch) {
-  const int64_t padded = padded_to_lanes(shape.head_dim);
-  const int64_t stride = partial_stride(shape.head_dim);
+static void clear_partials(const AttentionShape& shape, const AttentionUnit& unit,
+                           float* partials) {
+  const int64_t padded = padded_to_lanes(shape.head_dim), stride = padded + kLanes;
   for (int64_t query = 0; query < unit.num_rows * shape.heads_per_kv; ++query) {
     float* partial = partials + query * stride;
-    for (int64_t d = 0; d < padded; d += kLanes) store(partial + d, zero());
-    partial[padded] = -__builtin_inff();
-    partial[padded + 1] = 0.0f;
-  }
-  const int64_t last = unit.positions[unit.num_rows - 1];
-  const int64_t first = shape.window > 0 ? larger(0, unit.positions[0] - shape.window + 1) : 0;
-  const int64_t end = smaller((segment + 1) * kSegment, last + 1);
-  const auto range_of = [&](int64_t block) {
-    return Range{larger(0, first - block), smaller(kBlock, end - block)};
-  };
-  float* keys = scratch;
-  float* values = scratch + kBlock * shape.head_dim;
-  int64_t block = larger(segment * kSegment, first / kBlock * kBlock);
-  prefetch(shape, unit, block, range_of(block));
-  for (; block < end; block += kBlock) {
-    if (block + kBlock < end) prefetch(shape, unit, block + kBlock, range_of(block + kBlock));
-    gather(shape, unit, block, range_of(block), keys, values);
-    attend_queries(shape, unit, block, keys, values, partials);
+    for (int64_t d = 0; d < stride; d += kLanes) store(partial + d, zero());
+    partial[padded + 1] = -__builtin_inff();
   }
 }
 
-static void fold_partial(float* total, const float* partial, int64_t head_dim) {
-  const int64_t padded = padded_to_lanes(head_dim);
-  float* stats = total + padded;
-  const float* new_stats = partial + padded;
-  if (new_stats[1] == 0.0f) return;
-  if (stats[1] == 0.0f) {
-    for (int64_t d = 0; d < padded + kLanes; d += kLanes) store(total + d, load(partial + d));
-    return;
+static __attribute__((noinline)) void attend_flushed(const AttentionShape& shape,
+                                                     const AttentionUnit& unit, float* partials,
+                                                     float* scratch) {
+  const int64_t padded = padded_to_lanes(shape.head_dim), stride = padded + kLanes;
+  const Softness soft = softness_of(shape);
+  const GatheredBlock block{scratch, scratch + kBlock * padded,
+                            scratch + kBlock * (padded + stride),
+                            scratch + kBlock * (padded + stride + 1)};
+  float* queries = scratch + kBlock * (padded + stride + 2);
+  take_queries(shape, unit, queries);
+  if (unit.is_fresh) clear_partials(shape, unit, partials);
+  const Range seen = seen_by_unit(shape, unit);
+  for (int64_t index = unit.blocks.begin; index < unit.blocks.end; ++index) {
+    const int64_t first = index * kBlock;
+    const Range range = in_block(seen, first);
+    if (range.begin >= range.end) continue;
+    gather_block(shape, unit, first, range, block);
+    if (index + 1 < unit.blocks.end) {
+      const Range next = in_block(seen, first + kBlock);
+      prefetch_rows(shape, unit, {first + kBlock + next.begin, first + kBlock + next.end});
+    }
+    attend_queries(shape, unit, soft, first, queries, block, partials);
   }
-  const float top = stats[0] > new_stats[0] ? stats[0] : new_stats[0];
-  const Vec kept = exp(splat(stats[0] - top)), added = exp(splat(new_stats[0] - top));
-  for (int64_t d = 0; d < padded; d += kLanes) {
-    store(total + d, add(mul(load(total + d), kept), mul(load(partial + d), added)));
+  // A sum that was flushed may be a negative zero, which depends on products with masked values.
+  for (int64_t query = 0; query < unit.num_rows * shape.heads_per_kv; ++query) {
+    float* partial = partials + query * stride;
+    for (int64_t d = 0; d < padded; d += kLanes) store(partial + d, add(load(partial + d), zero()));
   }
-  float kept_lanes[kLanes], added_lanes[kLanes];
-  store(kept_lanes, kept);
-  store(added_lanes, added);
-  stats[0] = top;
-  stats[1] = stats[1] * kept_lanes[0] + new_stats[1] * added_lanes[0];
 }
 
-static void finish_partial(const float* total, float* out, int64_t head_dim) {
-  const Vec inverse = splat(1.0f / total[padded_to_lanes(head_dim) + 1]);
-  for (int64_t d = 0; d < head_dim; d += kLanes) {
-    store_tile(out + d, mul(load(total + d), inverse), head_dim - d);
-  }
+static void attend_in_vectors(const AttentionShape& shape, const AttentionUnit& unit,
+                              float* partials, float* scratch) {
+  const FlushSubnormals scope;
+  attend_flushed(shape, unit, partials, scratch);
 }
 
 }  // namespace espalier::ESPALIER_ISA

@@ -98,14 +98,6 @@ static void rope_interleaved(float* x, const float* cos, const float* sin, int64
   }
 }
 
-static void store_bf16_row(const float* x, uint16_t* out, int64_t n) {
-  each_vector(
-      n, [&](int64_t i) { store_bf16(out + i, load(x + i)); },
-      [&](int64_t i, int64_t lanes) {
-        store_bf16_partial(out + i, load_partial(x + i, lanes), lanes);
-      });
-}
-
 // The largest |x| is found among the bits, whose order is that of the numbers; what is not finite
 // comes last.
 ESPALIER_INLINE float largest_magnitude(const float* x, int64_t n) {

@@ -1,8 +1,13 @@
 // Fills the table of kernels of one instruction set; included by one file for each.
 #pragma once
 
+#if defined(__AMX_BF16__)
+#include "kernel_attention_amx.h"
+#else
 #include "kernel_attention.h"
+#endif
 #include "kernel_int4.h"
+#include "kernel_kv.h"
 #include "kernel_linear.h"
 #include "kernel_rows.h"
 #if defined(__AMX_INT8__)
@@ -27,8 +32,8 @@ constexpr Kernels kTable = {
     .soft_cap = soft_cap,
     .rope_half = rope_half,
     .rope_interleaved = rope_interleaved,
-    .store_bf16 = store_bf16_row,
     .round_bf16 = round_bf16,
+    .write_kv = write_kv,
     .quantize = quantize,
 #if defined(__AMX_INT8__)
     .linear_int8 = linear_int8_amx,
@@ -40,7 +45,11 @@ constexpr Kernels kTable = {
     .linear_bf16 = linear_bf16,
 #endif
     .linear_f32 = linear_f32,
-    .attend_segment = attend_segment,
+#if defined(__AMX_BF16__)
+    .attend_run = attend_in_tiles,
+#else
+    .attend_run = attend_in_vectors,
+#endif
     .fold_partial = fold_partial,
     .finish_partial = finish_partial,
 };

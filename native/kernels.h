@@ -94,40 +94,57 @@ struct RowsOut {
   int64_t stride;
 };
 
+// How keys and values are stored. Int8 has one scale for each slot and key head.
+enum class KvFormat : int { F32, Bf16, Int8 };
+
+// Where keys and values of one slot and key head lie; scales only for Int8.
+struct KvSlot {
+  void *key, *value;
+  float *key_scale, *value_scale;
+};
+
 // Attention of one layer, the same for all rows.
 struct AttentionShape {
   int64_t head_dim;
   int64_t num_kv_heads;
   int64_t heads_per_kv;
-  float scale;
+  int64_t num_slots;
+  float scale;     // finite, not 0
   int64_t window;  // 0: none
   float soft_cap;  // 0: none
-  bool kv_is_bf16;
-  const void* keys;    // [slot][kv_head][head_dim]
-  const void* values;  // the same
+  KvFormat format;
+  const void* keys;           // [kv_head][slot][head_dim]
+  const void* values;         // the same
+  const float* key_scales;    // [kv_head][slot], or null
+  const float* value_scales;  // the same
 };
 
-// Consecutive rows of one sequence with the query heads of one key head.
-// Query i is row i / heads_per_kv, head i % heads_per_kv of the group.
+// Rows that see the same slots in some blocks of positions, with the query heads of one key head.
+// Query i is row rows[i / heads_per_kv], head i % heads_per_kv of the group.
 struct AttentionUnit {
-  const int32_t* slots;      // slot of each position of the sequence
-  const int32_t* positions;  // [num_rows], ascending
-  const float* q;            // first row, first head of the group
+  const int32_t* slots;      // slot of each position, for the blocks
+  const int32_t* rows;       // [num_rows], rows of the step
+  const int32_t* positions;  // of each row of the step
+  const float* q;            // first row of the step, first head of the group
   int64_t q_stride;
   int64_t num_rows;
   int64_t kv_head;
+  Range blocks;   // of kBlock positions, all in one segment
+  bool is_fresh;  // the partials hold nothing yet
 };
 
-// What one query has gathered so far: head_dim sums (padded to 16), then the largest score and the
-// sum of exponentials. A sum of 0 means that it has seen nothing.
 static inline int64_t padded_to_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// What one query has gathered so far in a segment: head_dim sums (padded to 16), then the sum of
+// exponentials and the largest score. A sum of 0 means that it has seen nothing.
 static inline int64_t partial_stride(int64_t head_dim) {
   return padded_to_lanes(head_dim) + kLanes;
 }
+// Floats that attend_run needs as scratch for so many queries.
 static inline int64_t padded_to_step(int64_t n) { return (n + kStep - 1) / kStep * kStep; }
-// Floats that attend_segment needs as scratch.
-static inline int64_t attention_scratch(int64_t head_dim) {
-  return kBlock * (head_dim + padded_to_lanes(head_dim));
+static inline int64_t attention_scratch(int64_t head_dim, int64_t num_queries) {
+  const int64_t padded = padded_to_step(head_dim), queries = padded_to_lanes(num_queries);
+  return kBlock * (2 * padded + 6 * kLanes) + queries * (2 * padded + 4 * kLanes) + 4 * kLanes;
 }
 
 struct Kernels {
@@ -145,9 +162,10 @@ struct Kernels {
   void (*rope_half)(float* x, const float* cos, const float* sin, int64_t pairs);
   // cos, sin: [width], each value twice, the sine of even elements negated.
   void (*rope_interleaved)(float* x, const float* cos, const float* sin, int64_t width);
-  void (*store_bf16)(const float* x, uint16_t* out, int64_t n);
-  // The same with zeros for subnormal numbers, and up to a multiple of 32.
+  // n inputs in bfloat16, zeros for subnormal numbers and up to a multiple of 32.
   void (*round_bf16)(const float* x, int64_t n, uint16_t* out);
+  // Keys and values of one slot and key head.
+  void (*write_kv)(KvFormat, const float* key, const float* value, int64_t head_dim, const KvSlot&);
   // Writes n inputs, padded with zeros to a whole step, as row `row`.
   void (*quantize)(const float* x, int64_t n, const QuantizedRows&, int64_t row);
 
@@ -160,11 +178,11 @@ struct Kernels {
   void (*linear_bf16)(const Bf16Matrix&, const Bf16Rows&, const RowsOut&, Range rows, Range tiles);
   void (*linear_f32)(const F32Matrix&, const Rows&, const RowsOut&, Range rows, Range tiles);
 
-  // Attention of a unit's queries over positions [segment * kSegment, ...) into one partial each.
-  void (*attend_segment)(const AttentionShape&, const AttentionUnit&, int64_t segment,
-                         float* partials, float* scratch);
-  // Adds the partial of a later segment to that of all earlier ones.
-  void (*fold_partial)(float* total, const float* partial, int64_t head_dim);
+  // Attention of a unit's queries over its blocks, added to one partial each.
+  void (*attend_run)(const AttentionShape&, const AttentionUnit&, float* partials, float* scratch);
+  // Adds the partial of a later segment to that of all earlier ones; scores are in natural units
+  // once multiplied by `score_factor`.
+  void (*fold_partial)(float* total, const float* partial, int64_t head_dim, float score_factor);
   void (*finish_partial)(const float* total, float* out, int64_t head_dim);
 };
 

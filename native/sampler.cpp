@@ -39,6 +39,7 @@ SampleResult TokenSampler::sample(const float* logits, const SampleRow& row) {
   }
   // Log-probabilities are those of the raw logits, so they come before the adjusting.
   LogSoftmax log_softmax;
+  result.has_logprobs = row.wants_logprobs;
   if (row.wants_logprobs) log_softmax = add_logprobs(logits, row, result);
   adjust(row);
   const float most = largest();
@@ -55,6 +56,7 @@ SampleResult TokenSampler::sample(const float* logits, const SampleRow& row) {
 SampleResult TokenSampler::logprobs(const float* logits, int32_t token_id, const SampleRow& row) {
   SampleResult result;
   result.token_id = token_id;
+  result.has_logprobs = true;
   if (!ids_are_valid(row) || token_id < 0 || static_cast<size_t>(token_id) >= vocab_size()) {
     result.status = SampleStatus::kBadTokenId;
   } else if (!take_row(logits)) {

@@ -40,6 +40,7 @@ enum class SampleStatus : int { kOk = 0, kBrokenLogits = 1, kNothingAllowed = 2,
 struct SampleResult {
   SampleStatus status = SampleStatus::kOk;
   int32_t token_id = -1;
+  bool has_logprobs = false;  // whether the fields below mean anything
   double logprob = 0.0;
   std::vector<std::pair<int32_t, double>> top;
   std::vector<double> chosen;

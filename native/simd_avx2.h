@@ -110,6 +110,20 @@ ESPALIER_INLINE __m256 power_of_two(__m256 x) {
   return _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3F800000)));
 }
 ESPALIER_INLINE Vec power_of_two(Vec x) { return {power_of_two(x.low), power_of_two(x.high)}; }
+// t = whole + rest with |rest| <= 0.5; t below -127 counts as -127.
+ESPALIER_INLINE void split_whole(Vec t, Vec& whole, Vec& rest) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  t = max(splat(-127.0f), t);
+  whole = {_mm256_round_ps(t.low, kNearest), _mm256_round_ps(t.high, kNearest)};
+  rest = sub(t, whole);
+}
+ESPALIER_INLINE __m256 times_power_of_two(__m256 x, __m256 whole) {
+  const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(whole), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), exponent));
+}
+ESPALIER_INLINE Vec times_power_of_two(Vec x, Vec whole) {
+  return {times_power_of_two(x.low, whole.low), times_power_of_two(x.high, whole.high)};
+}
 ESPALIER_INLINE Vec select_lanes(int64_t begin, int64_t end, Vec x, Vec y) {
   return select(from_bits(lane_mask(begin, end)), x, y);
 }
@@ -248,6 +262,23 @@ ESPALIER_INLINE void store_whole_quads(int8_t* out, IVec even, IVec odd) {
   __m256i* halves = reinterpret_cast<__m256i*>(out);
   _mm256_storeu_si256(halves, quads(even.low, odd.low));
   _mm256_storeu_si256(halves + 1, quads(even.high, odd.high));
+}
+
+ESPALIER_INLINE Vec round_to_bf16(Vec x) {
+  const IVec word = bits(x);
+  return from_bits(
+      {_mm256_slli_epi32(round_bf16(word.low), 16), _mm256_slli_epi32(round_bf16(word.high), 16)});
+}
+ESPALIER_INLINE Vec load_int8(const int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return to_float({_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))});
+}
+ESPALIER_INLINE void store_int8(int8_t* p, Vec x) {
+  const __m256i pairs = _mm256_permute4x64_epi64(
+      _mm256_packs_epi32(_mm256_cvtps_epi32(x.low), _mm256_cvtps_epi32(x.high)), 0xD8);
+  const __m128i bytes =
+      _mm_packs_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 
 ESPALIER_INLINE void split_quads(const int8_t* line, Pairs& even, Pairs& odd) {

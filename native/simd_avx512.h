@@ -61,6 +61,12 @@ ESPALIER_INLINE Vec with_sign_of(Vec x, Vec sign) {
 ESPALIER_INLINE Vec power_of_two(Vec x) {
   return from_bits(_mm512_add_epi32(_mm512_slli_epi32(bits(x), 23), _mm512_set1_epi32(0x3F800000)));
 }
+// t = whole + rest with |rest| <= 0.5.
+ESPALIER_INLINE void split_whole(Vec t, Vec& whole, Vec& rest) {
+  rest = _mm512_reduce_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  whole = sub(t, rest);
+}
+ESPALIER_INLINE Vec times_power_of_two(Vec x, Vec whole) { return _mm512_scalef_ps(x, whole); }
 ESPALIER_INLINE Vec select_lanes(int64_t begin, int64_t end, Vec x, Vec y) {
   begin = begin < 0 ? 0 : begin > kLanes ? kLanes : begin;
   end = end < 0 ? 0 : end > kLanes ? kLanes : end;
@@ -161,6 +167,19 @@ ESPALIER_INLINE void store_whole_quads(int8_t* out, IVec even, IVec odd) {
   const IVec quads =
       _mm512_ternarylogic_epi32(low, odd, _mm512_set1_epi16(static_cast<int16_t>(0xFF00)), 0xF8);
   _mm512_storeu_si512(out, quads);
+}
+
+ESPALIER_INLINE Vec round_to_bf16(Vec x) {
+  const IVec word = bits(x);
+  const IVec even = _mm512_and_si512(_mm512_srli_epi32(word, 16), _mm512_set1_epi32(1));
+  const IVec rounded = _mm512_add_epi32(_mm512_add_epi32(word, _mm512_set1_epi32(0x7FFF)), even);
+  return high_bf16(from_bits(rounded));
+}
+ESPALIER_INLINE Vec load_int8(const int8_t* p) {
+  return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+ESPALIER_INLINE void store_int8(int8_t* p, Vec x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
 }
 
 ESPALIER_INLINE void split_quads(const int8_t* line, Pairs& even, Pairs& odd) {

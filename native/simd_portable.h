@@ -81,6 +81,22 @@ ESPALIER_INLINE Vec power_of_two(Vec x) {
   std::memcpy(&x, &word, sizeof x);
   return x;
 }
+// t = whole + rest with |rest| <= 0.5, and x * 2^whole. t below -127 counts as -127; a result that
+// would be subnormal is an unspecified subnormal or zero (see FlushSubnormals).
+ESPALIER_INLINE void split_whole(Vec t, Vec& whole, Vec& rest) {
+  t = max(splat(-127.0f), t);
+  whole = (t + 12582912.0f) - 12582912.0f;
+  rest = t - whole;
+}
+ESPALIER_INLINE Vec times_power_of_two(Vec x, Vec whole) {
+  const Vec shifted = whole + 12582912.0f;
+  UVec word, power;
+  std::memcpy(&word, &x, sizeof word);
+  std::memcpy(&power, &shifted, sizeof power);
+  word += power << 23;
+  std::memcpy(&x, &word, sizeof x);
+  return x;
+}
 // Lanes from `begin` up to, not including, `end` of x, and those of y elsewhere.
 ESPALIER_INLINE Vec select_lanes(int64_t begin, int64_t end, Vec x, Vec y) {
   for (int64_t i = 0; i < kLanes; ++i) y[i] = i >= begin && i < end ? x[i] : y[i];
@@ -158,6 +174,24 @@ ESPALIER_INLINE IVec iand(IVec x, int32_t mask) { return x & mask; }
 // The low byte of each lane.
 ESPALIER_INLINE void store_bytes(uint8_t* p, IVec x) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint8_t>(x[i]);
+}
+
+ESPALIER_INLINE Vec round_to_bf16(Vec x) {
+  UVec word;
+  std::memcpy(&word, &x, sizeof word);
+  word = (word + 0x7FFFu + (word >> 16 & 1u)) & 0xFFFF0000u;
+  std::memcpy(&x, &word, sizeof x);
+  return x;
+}
+ESPALIER_INLINE Vec load_int8(const int8_t* p) {
+  Vec out;
+  for (int i = 0; i < kLanes; ++i) out[i] = p[i];
+  return out;
+}
+// Nearest whole numbers (ties to even) of |x| <= 127.
+ESPALIER_INLINE void store_int8(int8_t* p, Vec x) {
+  const Vec whole = (x + 12582912.0f) - 12582912.0f;
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(whole[i]);
 }
 
 // Two int16 of each of 16 columns.

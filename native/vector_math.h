@@ -32,6 +32,18 @@ ESPALIER_INLINE Vec exp(Vec x) {
   return select_less(x, splat(-87.3f), zero(), fma(e.power, e.fraction, e.power));
 }
 
+// 2^t within 1.1e-4 of itself, which is a twentieth of what rounding it to bfloat16 costs; exact
+// for whole t, 0 for minus infinity. To be used while subnormal numbers are flushed, t at most 127.
+ESPALIER_INLINE Vec short_exp2(Vec t) {
+  constexpr float kFirst = 0.6932829022407532f, kSecond = 0.2422109693288803f;
+  constexpr float kThird = 0.055008918046951294f;
+  Vec whole, r;
+  split_whole(t, whole, r);
+  Vec series = fma(splat(kThird), r, splat(kSecond));
+  series = fma(series, r, splat(kFirst));
+  return times_power_of_two(fma(series, r, splat(1.0f)), whole);
+}
+
 // (e^2|x| - 1) / (e^2|x| + 1), with the difference taken before it can cancel.
 ESPALIER_INLINE Vec tanh(Vec x) {
   const Vec size = abs(x);

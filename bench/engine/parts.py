@@ -9,6 +9,7 @@ prints JSON: times are medians of processor time (time.process_time) on one thre
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import statistics
 import time
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.engine.async_engine import AsyncEngine
 from espalier.engine.engine import EngineCore
 from espalier.engine.options import EngineOptions
 from espalier.engine.radix_cache import RadixCache
@@ -80,20 +82,61 @@ class NullSampler:
         raise AssertionError
 
 
+def idle_core(model: LoadedModel) -> EngineCore:
+    """An engine with everything but a forward pass and a sampler."""
+    options = EngineOptions(num_slots=65_536, context_length=1024, chunk_tokens=16_384)
+    executor = NullExecutor(model.plan, options.num_slots)
+    return EngineCore(executor, model.tokenizer, NullSampler(), options)  # type: ignore[arg-type]
+
+
+def requests_of(num_rows: int) -> list[EngineRequest]:
+    """Requests that run side by side and share nothing."""
+    return [
+        EngineRequest(f"{row}", tuple(range(row * 200, row * 200 + 128)), GREEDY)
+        for row in range(num_rows)
+    ]
+
+
 def step_times(model: LoadedModel) -> dict[str, float]:
     """Milliseconds of a decode step without executor and sampler, by rows."""
     found = {}
     for num_rows in (1, 16, 64):
-        options = EngineOptions(num_slots=65_536, context_length=1024, chunk_tokens=16_384)
-        executor = NullExecutor(model.plan, options.num_slots)
-        core = EngineCore(executor, model.tokenizer, NullSampler(), options)  # type: ignore[arg-type]
-        for row in range(num_rows):
-            ids = tuple(range(row * 200, row * 200 + 128))
-            core.add_request(EngineRequest(f"{row}", ids, GREEDY))
+        core = idle_core(model)
+        for request in requests_of(num_rows):
+            core.add_request(request)
         for _ in range(8):
             core.step()
         found[f"{num_rows} rows"] = round(median_s(core.step, 300) * 1e3, 3)
         core.close()
+    return found
+
+
+async def _drain(engine: AsyncEngine, request: EngineRequest) -> None:
+    async for _ in engine.stream(request):
+        pass
+
+
+async def _run_all(engine: AsyncEngine, num_rows: int, is_streamed: bool) -> None:
+    run = partial(_drain, engine) if is_streamed else engine.generate
+    await asyncio.gather(*(run(request) for request in requests_of(num_rows)))
+
+
+def delivery_times(model: LoadedModel) -> dict[str, float]:
+    """Milliseconds of a step with the engine's thread and an event loop, both sides together."""
+    found = {}
+    for num_rows in (1, 64):
+        for name, is_streamed in (("", False), (", streamed", True)):
+            core = idle_core(model)
+            engine = AsyncEngine(core)
+            asyncio.run(_run_all(engine, num_rows, is_streamed))  # warm
+            engine.flush_cache()
+            num_steps, start = engine.stats().totals.steps, time.process_time()
+            asyncio.run(_run_all(engine, num_rows, is_streamed))
+            passed = time.process_time() - start
+            found[f"{num_rows} rows{name}"] = round(
+                passed / (engine.stats().totals.steps - num_steps) * 1e3, 3
+            )
+            engine.shutdown()
     return found
 
 
@@ -188,6 +231,7 @@ def main() -> None:
         "model": model.name,
         "load without weights, s": round(loaded_s, 2),
         "step without executor and sampler, ms": step_times(model),
+        "the same through AsyncEngine, ms": delivery_times(model),
         "radix tree, us": tree_times(),
         f"sampler at {vocab_size}, us per row": sampler_times(vocab_size),
         "tokenizer": tokenizer_times(model),

@@ -18,11 +18,17 @@ class ThreadPool:
     def loop_seconds(self, num_loops: int, num_chunks: int, work: int = 0) -> float: ...
     def compute_until(self, flag: NDArray[np.uint8]) -> int: ...
 
+# Bytes/s, and multiply-adds/s by kind of instruction (native/machine_limits.h).
+def read_bandwidth(pool: ThreadPool, num_bytes: int, rounds: int = 5) -> float: ...
+def multiply_rates(pool: ThreadPool) -> list[tuple[str, float]]: ...
+
 class TokenSampler:
     def __init__(
         self, vocab_size: int, isa: str = "auto", pool: ThreadPool | None = None
     ) -> None: ...
-    def sample(self, logits: NDArray[np.float32], rows: Sequence[object]) -> list[_SampledRow]: ...
+    def sample(
+        self, logits: NDArray[np.float32], rows: Sequence[object]
+    ) -> list[int | _SampledRow]: ...
     def token_logprobs(
         self,
         logits: NDArray[np.float32],
@@ -31,7 +37,8 @@ class TokenSampler:
         token_ids_logprob: Sequence[int],
     ) -> list[_SampledRow]: ...
 
-# (status, token id, logprob, ((id, logprob), ...), (logprob, ...))
+# (status, token id, logprob, ((id, logprob), ...), (logprob, ...)); the token alone where a row
+# wants no logprobs and nothing failed.
 _SampledRow = tuple[int, int, float, tuple[tuple[int, float], ...], tuple[float, ...]]
 
 # The executor (native/bind_executor.cpp). Arguments are positional; what does not fit raises
@@ -77,7 +84,7 @@ class Options:
         num_slots: int,
         max_rows: int,
         weights: str,
-        kv_is_bf16: bool,
+        kv_dtype: str,
         num_threads: int,
         isa: str,
         /,
@@ -97,5 +104,8 @@ class Executor:
         logit_rows: NDArray[np.int32],
     ) -> NDArray[np.float32]: ...
     def memory_use(self) -> tuple[int, int, int]: ...
+    def start_profile(self) -> None: ...
+    # (name, calls, seconds, bytes, multiply-adds); the first is named "step"
+    def take_profile(self) -> list[tuple[str, int, float, int, int]]: ...
     @property
     def thread_pool(self) -> ThreadPool: ...

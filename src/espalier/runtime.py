@@ -43,8 +43,8 @@ class EngineSettings:
     """What an engine can be told; the keywords of `Engine`. Raises UserInputError for a bad number.
 
     Attributes:
-        weights: "int8", "f32", or "auto" (int8).
-        kv_dtype: "bf16", "f32", or "auto" (bf16 with int8 weights).
+        weights: "int8", "int4", "bf16", "f32", or "auto" (4-bit tensors stay so, others int8).
+        kv_dtype: "bf16", "int8", "f32", or "auto" (f32 with f32 weights, else bf16).
         executor: "native" (C++) or "reference" (numpy, slow, the oracle).
         num_threads: threads that compute; None for ESPALIER_THREADS, else every core that the
             process may use (its affinity, and whole cores of its control groups' quotas).

@@ -222,6 +222,15 @@ class SamplingParams:
         """True where the most probable token is always taken."""
         return self.temperature < GREEDY_TEMPERATURE
 
+    @property
+    def has_penalty(self) -> bool:
+        """True where tokens that were there before count."""
+        return (
+            self.repetition_penalty != 1.0
+            or self.frequency_penalty != 0.0
+            or self.presence_penalty != 0.0
+        )
+
     @classmethod
     def from_wire(cls, values: Mapping[str, Any] | None) -> SamplingParams:
         """Makes parameters from the reference's dict; an unknown key is an error."""

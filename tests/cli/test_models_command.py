@@ -8,8 +8,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.loaders.test_hf_export import tiny_gguf
 
 from espalier.loaders import pull, store
+from espalier.loaders.model import load_model
 from espalier.loaders.wheel import file_sha256
 from espalier.models.registry import RegistryEntry, WheelPart
 
@@ -116,3 +118,22 @@ def test_rm_refuses_a_path_outside_the_cache(command: Command, tmp_path: Path) -
     assert ended.status == 1
     assert "outside the model cache" in ended.err
     assert file.exists()
+
+
+def test_export_writes_a_folder_and_prints_its_path(command: Command, tmp_path: Path) -> None:
+    source = tiny_gguf("llama", tmp_path)
+    made = command("models", "export", str(source), "--output", "out", "--dtype", "float32")
+    assert made == (0, "out\n", "")
+    assert load_model(tmp_path / "out").architecture == "llama"
+    again = command("models", "export", str(source), "--output", "out")
+    assert again.status == 1
+    assert again.err == (
+        "espalier: out is not empty; give another folder, or ask for its files to be overwritten "
+        "(--overwrite).\n"
+    )
+    assert command("models", "export", str(source), "-o", "out", "--overwrite").status == 0
+
+
+def test_export_to_another_format_is_wrong_usage(command: Command, tmp_path: Path) -> None:
+    ended = command("models", "export", "x.gguf", "--format", "onnx", "--output", "out")
+    assert ended == (2, "", "espalier: --format is 'onnx'; allowed is hf. See --help.\n")

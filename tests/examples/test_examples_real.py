@@ -53,7 +53,7 @@ def test_quickstart_knows_capitals_and_languages(shown: Shown) -> None:
         "The capital of France is Paris. People speak French.\n"
         "The capital of Japan is Tokyo. People speak Japanese.\n"
         "The capital of Egypt is Cairo. People speak Arabic.\n"
-        "The capital of Italy is Rome. People speak Italian.\n"
+        "The capital of Germany is Berlin. People speak German.\n"
     )
 
 

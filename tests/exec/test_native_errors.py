@@ -141,7 +141,7 @@ def test_closed_executor_says_so() -> None:
             UnsupportedError,
             "weights is 'int3'; .* auto, int8, int4, bf16, f32",
         ),
-        ({"kv_dtype": "int8"}, UnsupportedError, "kv_dtype is 'int8'"),
+        ({"kv_dtype": "int4"}, UnsupportedError, "kv_dtype is 'int4'"),
         ({"isa": "amx"}, UnsupportedError, "'amx' is not available .* auto, portable"),
         ({"num_threads": 0}, UserInputError, "num_threads is 0"),
         ({"num_threads": 1025}, UserInputError, "from 1 to 1024"),

@@ -26,7 +26,13 @@ from espalier.exec.plan import Plan
 from espalier.exec.reference import ReferenceExecutor
 
 PLANS: dict[str, Callable[[], Plan]] = {"llama": llama_like, "gemma": gemma_like}
-FORMATS = [("int8", "bf16"), ("int4", "bf16"), ("bf16", "bf16"), ("f32", "f32")]
+FORMATS = [
+    ("int8", "bf16"),
+    ("int4", "bf16"),
+    ("int8", "int8"),
+    ("bf16", "bf16"),
+    ("f32", "f32"),
+]
 LENGTH = 150  # more than two blocks of positions
 
 each_plan = pytest.mark.parametrize("name", PLANS)
@@ -57,8 +63,9 @@ def test_f32_is_near_reference(name: str, kv_dtype: str) -> None:
     reference = ReferenceExecutor(plan, random_tensors(plan, 1), options)
     want = reference.run(batch_of([(tokens_for(plan, LENGTH), 0, range(LENGTH))]))
     got = whole(name, "f32", kv_dtype)
-    # With a bf16 pool a float that lies between two of its values may round either way.
-    np.testing.assert_allclose(got, want, atol=2e-5 if kv_dtype == "f32" else 5e-3)
+    # With a bf16 pool queries and exponentials are rounded too, which the reference does not do;
+    # test_attention.py has the exact oracle.
+    np.testing.assert_allclose(got, want, atol=2e-5 if kv_dtype == "f32" else 2e-2)
     assert np.abs(want).max() > 1
 
 

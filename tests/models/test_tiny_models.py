@@ -96,12 +96,19 @@ def permuted(values: Float32Array, num_heads: int) -> Float32Array:
     return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(values.shape)
 
 
-def write_gguf(path: Path, config: dict[str, Any], hf_plan: Plan) -> Path:
+def write_gguf(
+    path: Path,
+    config: dict[str, Any],
+    hf_plan: Plan,
+    add_more: Callable[[gguf.GGUFWriter], None] | None = None,
+) -> Path:
     family = {"mistral": "llama", "gemma3_text": "gemma3"}.get(
         config["model_type"], config["model_type"]
     )
     writer = gguf.GGUFWriter(path, family)
     add_metadata(writer, config, hf_plan)
+    if add_more is not None:
+        add_more(writer)
     arch = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[family]
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
     for name, values in weights_of(config).items():

@@ -26,7 +26,9 @@ class EngineChoice:
         show_default="ESPALIER_MODEL, else smollm2",
     )
     weights: str | None = option(
-        "Form that weights are held in: int8 (the default) or f32.", metavar="FORM"
+        "Form that weights are held in: auto, int8, int4, bf16 or f32.",
+        metavar="FORM",
+        show_default="auto: 4-bit tensors as int4, others as int8",
     )
     num_threads: int | None = option(
         "Threads that compute.",

@@ -1,21 +1,22 @@
-"""`espalier models`: pull, list, find and remove models."""
+"""`espalier models`: pull, list, find, export and remove models."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from espalier import settings
-from espalier.cli.failure import ends_with_status
+from espalier.cli.failure import UsageError, ends_with_status
 from espalier.errors import ModelNotFoundError
 
 if TYPE_CHECKING:
     from espalier.loaders.store import PulledModel
 
 models_app = typer.Typer(
-    help="Pull, list, find and remove models.", no_args_is_help=True, rich_markup_mode=None
+    help="Pull, list, find, export and remove models.", no_args_is_help=True, rich_markup_mode=None
 )
 
 NameArgument = Annotated[
@@ -75,6 +76,30 @@ def path(name: NameArgument = None) -> None:
             f"{wanted} is not on this machine, or is broken: run `espalier models pull {wanted}`."
         )
     print(found.path)
+
+
+@models_app.command("export")
+@ends_with_status
+def export(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Alias, hub name or path of a GGUF model.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
+    to: Annotated[str, typer.Option("--format", help="Format to write: hf.")] = "hf",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Type of the weights: bfloat16 or float32.")
+    ] = "bfloat16",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files of the folder.")
+    ] = False,
+) -> None:
+    """Write a GGUF model as a Hugging Face folder; print its path."""
+    from espalier.loaders.hf_export import FORMATS, export_hf_folder
+    from espalier.loaders.resolve import resolve_model
+
+    if to not in FORMATS:
+        raise UsageError(f"--format is {to!r}; allowed is {', '.join(FORMATS)}.")
+    print(export_hf_folder(resolve_model(name), output, dtype=dtype, overwrites=overwrite))
 
 
 @models_app.command("rm")

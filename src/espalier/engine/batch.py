@@ -6,7 +6,7 @@ It knows positions and slots. What the rows are for it must not know, except whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from espalier.engine.scheduler import Chunk
 from espalier.exec.executor import Int32Array, StepBatch
 
 
-@dataclass(frozen=True, slots=True)
-class LogitSpan:
+class LogitSpan(NamedTuple):
     """Which rows of a step's logits belong to one chunk.
 
     Rows `first .. first + num_scored - 1` give the logprobs of prompt tokens; the row after them
@@ -54,18 +53,19 @@ def _logit_spans(
     spans = []
     rows: list[int] = []
     for chunk, row_start in zip(chunks, row_starts[:-1].tolist(), strict=True):
-        state = chunk.state
+        state, start, end = chunk
         first = len(rows)
-        to_row = row_start - chunk.start  # from a position
-        # Logits at position p - 1 give the probability of prompt token p.
-        num_scored = min(chunk.end, state.num_prompt - 1) - (state.next_scored - 1)
-        if num_scored > 0:
+        to_row = row_start - start  # from a position
+        num_scored = 0
+        if state.next_scored < state.num_prompt:
+            # Logits at position p - 1 give the probability of prompt token p.
+            num_scored = max(0, min(end, state.num_prompt - 1) - (state.next_scored - 1))
             scored_from = state.next_scored - 1 + to_row
             rows.extend(range(scored_from, scored_from + num_scored))
-        is_sampled = chunk.end == state.num_tokens and state.num_new_left > 0
+        is_sampled = end == state.num_tokens and state.num_new_left > 0
         if is_sampled:
-            rows.append(chunk.end - 1 + to_row)
-        spans.append(LogitSpan(chunk, first, max(0, num_scored), is_sampled))
+            rows.append(end - 1 + to_row)
+        spans.append(LogitSpan(chunk, first, num_scored, is_sampled))
     return spans, np.array(rows, dtype=np.int32)
 
 

@@ -77,7 +77,10 @@ class KvSpace:
         used = 0
         for state, end in targets:
             start = state.num_allocated
-            state.slot_ids[start:end] = slot_ids[used : used + end - start]
+            if end == start + 1:  # a decode row
+                state.slot_ids[start] = slot_ids[used]
+            else:
+                state.slot_ids[start:end] = slot_ids[used : used + end - start]
             used += end - start
             state.num_allocated = end
         return True

@@ -69,7 +69,8 @@ class OutputText:
         self._safe_len = 0
         self._held_back = ""
         self._token_ids: list[int] = []
-        self._ends: list[int] = []  # length of the whole text after each token
+        self._text_len = 0  # of all pieces, shown or not
+        self._ends: list[int] = []  # that length after each token
         self._is_whole: list[bool] = []  # no part of a character pending after that token
         self._is_finished = False
         self.matched_stop: str | None = None
@@ -87,11 +88,12 @@ class OutputText:
         No token may be added after a stop or after `finish`.
         """
         assert not self._is_finished, "a token after the end of the text"
-        piece = self._decoder.push(token_id)
+        decoder = self._decoder
+        piece = decoder.push(token_id)
         self._token_ids.append(token_id)
-        before = self._ends[-1] if self._ends else 0
-        self._ends.append(before + len(piece))
-        self._is_whole.append(not self._decoder.has_pending)
+        self._text_len += len(piece)
+        self._ends.append(self._text_len)
+        self._is_whole.append(not decoder.has_pending)
         self._add(piece)
         return self.matched_stop
 
@@ -101,7 +103,8 @@ class OutputText:
             return
         piece = self._decoder.finish()
         if piece and self._ends:
-            self._ends[-1] += len(piece)
+            self._text_len += len(piece)
+            self._ends[-1] = self._text_len
             self._is_whole[-1] = True
         self._add(piece)
         if self.matched_stop is None:

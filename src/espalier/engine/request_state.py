@@ -12,6 +12,7 @@ from espalier.constrain.matcher import Matcher
 from espalier.engine.output_text import OutputText
 from espalier.engine.radix_node import PrefixCursor, RadixNode
 from espalier.engine.request import EngineRequest, LogprobTable, RequestOutput
+from espalier.engine.sampler_rows import SampleRow
 from espalier.exec.executor import Int32Array
 from espalier.types import FinishReason, TokenLogprob
 
@@ -57,6 +58,14 @@ class RequestState:
         self.num_to_prefill = 0  # tokens that it had when it was admitted
 
         # Results.
+        self.sample_row = SampleRow(
+            request.sampling,
+            request.seed,
+            self.num_prompt,
+            want_logprob=request.return_logprob,
+            top_logprobs_num=request.top_logprobs_num if request.return_logprob else 0,
+            token_ids_logprob=request.token_ids_logprob if request.return_logprob else (),
+        )
         self.input_logprobs: LogprobTable | None = None
         self.output_logprobs: LogprobTable | None = None
         self.next_scored = self.num_prompt  # prompt position whose logprob is missing, the first

@@ -27,7 +27,8 @@ from espalier.errors import EspalierError, UnsupportedError
 
 __all__ = ["SampleResult", "SampleRow", "SampledToken", "Sampler", "check_token_ids"]
 
-# (status, token id, logprob, ((id, logprob), ...), (logprob, ...)): the native answer for a row.
+# (status, token id, logprob, ((id, logprob), ...), (logprob, ...)): the native answer for a row
+# that wants logprobs or failed. The answer for another row is the token.
 SampledAnswer = tuple[int, int, float, tuple[tuple[int, float], ...], tuple[float, ...]]
 
 # Values of the native SampleStatus.
@@ -62,7 +63,7 @@ class Sampler:
         SamplingError where no token is allowed or a token id lies outside the vocabulary.
         """
         return [
-            self._token(row, answer)
+            SampledToken(answer, math.nan) if isinstance(answer, int) else self._token(row, answer)
             for row, answer in zip(rows, self._native.sample(logits, rows), strict=True)
         ]
 
@@ -95,8 +96,6 @@ class Sampler:
         status, token_id, logprob, top, chosen = answer
         if status != _OK:
             return self._error(row, status)
-        if not (row.want_logprob or top or chosen):
-            return SampledToken(token_id, math.nan)
         listed = tuple(zip(row.token_ids_logprob, chosen, strict=True))
         return SampledToken(token_id, logprob, top, listed)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,12 @@ from espalier.types import SamplingParams
 MAX_VOCAB_SIZE = 2**20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SampleRow:
     """How to choose the next token of one sequence.
+
+    One object may serve a sequence for its life: whoever made it moves position, ids and mask on
+    between the calls of a sampler.
 
     Attributes:
         seed: any whole number; its lowest 64 bits count.
@@ -48,8 +52,7 @@ class SampleRow:
     token_ids_logprob: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
+class SampledToken(NamedTuple):
     """A token and the natural log-probabilities that were asked for.
 
     Log-probabilities are those of the model: of the raw logits, before penalties, bias, mask and

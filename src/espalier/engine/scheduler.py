@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right, insort
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from espalier.engine.kv_space import KvSpace
 from espalier.engine.options import EngineOptions
@@ -19,8 +19,7 @@ from espalier.engine.waiting_order import admission_order
 from espalier.errors import CapacityError
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Positions `start .. end - 1` of one request, to be computed in the next step."""
 
     state: RequestState

@@ -157,20 +157,16 @@ def _row_or_error(
 
 
 def _sample_row(state: RequestState, known_tokens: NDArray[np.uint32] | None) -> SampleRow:
-    request = state.request
-    may_end = len(state.output_ids) >= request.sampling.min_new_tokens
-    return SampleRow(
-        request.sampling,
-        request.seed,
-        state.num_tokens,
-        state.token_ids[: state.num_prompt],
-        state.token_ids[state.num_prompt : state.num_tokens],
-        () if may_end else tuple(state.end_ids),
-        known_tokens if state.matcher is None else state.matcher.mask(),
-        request.return_logprob,
-        request.top_logprobs_num if request.return_logprob else 0,
-        request.token_ids_logprob if request.return_logprob else (),
-    )
+    """The request's row, moved on to its next token."""
+    row, sampling, matcher = state.sample_row, state.request.sampling, state.matcher
+    row.position = state.num_tokens
+    if sampling.has_penalty:
+        row.prompt_ids = state.token_ids[: state.num_prompt]
+        row.output_ids = state.token_ids[state.num_prompt : state.num_tokens]
+    may_end = len(state.output_ids) >= sampling.min_new_tokens
+    row.banned_ids = () if may_end else tuple(state.end_ids)
+    row.mask = known_tokens if matcher is None else matcher.mask()
+    return row
 
 
 def _sample_rows(

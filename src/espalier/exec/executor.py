@@ -86,8 +86,10 @@ class ExecutorOptions:
 
     Attributes:
         num_slots: token slots of the KV pool.
-        weights: "int8" (group 64, exact integer products), "f32", or "auto" (= int8).
-        kv_dtype: "bf16", "f32", or "auto" (bf16 for int8 weights, f32 for f32 weights).
+        weights: "int8", "int4", "bf16", "f32", or "auto": 4-bit tensors of the file as int4, all
+            others as int8 (exact integer products; docs/decisions.md).
+        kv_dtype: "bf16", "int8" (a scale per slot and key head), "f32", or "auto" (f32 for f32
+            weights, else bf16).
         num_threads: threads; None for ESPALIER_THREADS, else every processor that the process may
             use.
         isa: "auto", "portable", "neon", "avx2", "avx512", "avx512vnni", "avx512amx"; native

@@ -7,6 +7,7 @@ Arithmetic is in native/; what a Plan means is in exec/plan.py.
 from __future__ import annotations
 
 import threading
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,20 @@ _MEMORY_ADVICE = (
 )
 _MAX_SIZE = 2**31 - 2  # slots and rows are int32
 _LARGE_LOGITS_BYTES = 256 << 20  # from here on it is asked first whether there is memory
+
+
+class OpTime(NamedTuple):
+    """Operations of one kind, summed up; the first entry of a profile is the whole steps, "step".
+
+    `num_bytes` of weights and KV, each read once at best; `multiply_adds` of weights or KV with
+    activations.
+    """
+
+    name: str
+    calls: int
+    seconds: float
+    num_bytes: int
+    multiply_adds: int
 
 
 class NativeExecutor:
@@ -120,6 +135,22 @@ class NativeExecutor:
         """The threads, for whoever computes between two steps; alone once this is closed."""
         return self._thread_pool
 
+    def start_profile(self) -> None:
+        """Takes the time of each operation from now on; free where nobody asks for it."""
+        with self._lock:
+            self._open().start_profile()
+
+    def take_profile(self) -> list[OpTime]:
+        """What was measured since `start_profile`, which ends: whole steps, then operations.
+
+        Raises UserInputError where no profile was started.
+        """
+        with self._lock:
+            try:
+                return [OpTime(*entry) for entry in self._open().take_profile()]
+            except RuntimeError as error:
+                raise UserInputError(f"{error}; call start_profile first.") from error
+
     def close(self) -> None:
         """Frees weights, pool and threads; a later run raises EngineClosedError."""
         with self._lock:
@@ -149,7 +180,7 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
 def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
     weights = _choice("weights", options.weights, ("int8", "int4", "bf16", "f32"), default="auto")
     kv_default = "f32" if weights == "f32" else "bf16"
-    kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "f32"), default=kv_default)
+    kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "int8", "f32"), default=kv_default)
     num_threads = options.num_threads
     if num_threads is None:
         num_threads = settings.num_threads() or usable_processors()
@@ -157,7 +188,7 @@ def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
         _whole("num_slots", options.num_slots, _MAX_SIZE),
         _whole("max_rows", options.max_rows, _MAX_SIZE),
         weights,
-        kv_dtype == "bf16",
+        kv_dtype,
         _whole("num_threads", num_threads, settings.MAX_THREADS),
         isa,
     )

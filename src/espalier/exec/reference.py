@@ -37,8 +37,8 @@ def load_weight(slot: WeightSlot, source: WeightSource) -> Float32Array:
 class ReferenceExecutor:
     """Runs steps of one Plan with numpy (see Executor for the protocol).
 
-    Weights and arithmetic are float32; the KV pool holds float32, or float32 rounded to bfloat16
-    for `kv_dtype="bf16"`. Raises UnsupportedError for weights other than "auto" and "f32".
+    Weights and arithmetic are float32; the KV pool holds float32, rounded to what `kv_dtype` can
+    hold ("bf16", "int8"). Raises UnsupportedError for weights other than "auto" and "f32".
 
     The logits of a row depend on the tokens at its positions alone: each row is computed by
     itself, from arrays whose shapes are fixed by the Plan and the row's position, never by the
@@ -52,9 +52,10 @@ class ReferenceExecutor:
                 f"the reference executor was asked for weights {options.weights!r}; it computes "
                 'in float32 only. Use "f32" or "auto".'
             )
-        if options.kv_dtype not in ("auto", "f32", "bf16"):
+        kv_dtype = "f32" if options.kv_dtype == "auto" else options.kv_dtype
+        if kv_dtype not in _KV_ROUNDING:
             raise UnsupportedError(
-                f'kv_dtype is {options.kv_dtype!r}; "auto", "f32" and "bf16" are allowed.'
+                f"kv_dtype is {options.kv_dtype!r}; auto, {', '.join(_KV_ROUNDING)} are allowed."
             )
         geometry = plan.geometry
         pool_shape = (
@@ -66,7 +67,7 @@ class ReferenceExecutor:
         self.plan = plan
         self.num_slots = options.num_slots
         self._max_rows = options.max_rows
-        self._rounds_kv = options.kv_dtype == "bf16"
+        self._kv_dtype = kv_dtype
         self._weights = {slot.name: load_weight(slot, weights) for slot in plan.weights}
         self._ropes = {rope.name: rope for rope in plan.ropes}
         self._keys: Float32Array = np.zeros(pool_shape, dtype=np.float32)
@@ -79,7 +80,7 @@ class ReferenceExecutor:
             raise EngineClosedError("the executor is closed; make a new one.")
         assert batch.num_rows <= self._max_rows, (batch.num_rows, self._max_rows)
         step = _Step(batch, self._keys, self._values, self._weights, self._ropes)
-        step.rounds_kv = self._rounds_kv
+        step.round_kv = _KV_ROUNDING[self._kv_dtype]
         for op in self.plan.ops:
             step.apply(op)
         assert step.logits is not None, "the plan has no LmHead"
@@ -103,8 +104,6 @@ class ReferenceExecutor:
 class _Step:
     """One step in progress: its row buffers, each a list with one array per row."""
 
-    rounds_kv = False
-
     def __init__(
         self,
         batch: StepBatch,
@@ -120,6 +119,7 @@ class _Step:
         self.ropes = ropes
         self.slots = list(_slots_seen(batch))
         self.rows: dict[str, list[Float32Array]] = {}
+        self.round_kv: kernels.Rounding = kernels.unrounded
         self.logits: Float32Array | None = None
 
     def apply(self, op: ops.Op) -> None:
@@ -158,9 +158,7 @@ class _Step:
         for row, slots in enumerate(self.slots):
             for pool, name in ((self.keys, op.k), (self.values, op.v)):
                 heads = self.rows[name][row].reshape(pool.shape[2:])
-                pool[op.layer, slots[-1]] = (
-                    kernels.round_to_bf16(heads) if self.rounds_kv else heads
-                )
+                pool[op.layer, slots[-1]] = self.round_kv(heads)
 
     def attention(self, op: ops.Attention) -> None:
         head_dim = self.keys.shape[3]
@@ -195,6 +193,12 @@ class _Step:
         for out, x in zip(self.logits, self.rows[op.x], strict=True):
             out[:] = kernels.soft_capped(kernels.linear(x, weight, None), op.soft_cap)
 
+
+_KV_ROUNDING: dict[str, kernels.Rounding] = {
+    "bf16": kernels.round_to_bf16,
+    "int8": kernels.round_to_int8,
+    "f32": kernels.unrounded,
+}
 
 _HANDLERS: dict[type, Callable[[_Step, Any], None]] = {
     ops.Embed: _Step.embed,

@@ -7,6 +7,7 @@ that what a row gives can depend on that row only.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from espalier.exec.executor import Float32Array
 from espalier.exec.plan import Activation, Rope, RopeStyle
 
 _GELU_SCALE = np.float32(math.sqrt(2 / math.pi))
+
+
+Rounding = Callable[[Float32Array], Float32Array]
 
 
 def rms_norm(x: Float32Array, weight: Float32Array, eps: float) -> Float32Array:
@@ -55,6 +59,11 @@ def soft_capped(values: Float32Array, cap: float) -> Float32Array:
     return out
 
 
+def unrounded(x: Float32Array) -> Float32Array:
+    """x as it is."""
+    return x
+
+
 def attention(
     q: Float32Array, keys: Float32Array, values: Float32Array, scale: float, soft_cap: float
 ) -> Float32Array:
@@ -91,4 +100,11 @@ def round_to_bf16(x: Float32Array) -> Float32Array:
     bits = x.view(np.uint32)
     rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     out: Float32Array = (rounded & np.uint32(0xFFFF0000)).view(np.float32)
+    return out
+
+
+def round_to_int8(x: Float32Array) -> Float32Array:
+    """The nearest of 255 evenly spaced values, by the largest magnitude of the last dimension."""
+    scale = np.abs(x).max(-1, keepdims=True) / np.float32(127)
+    out: Float32Array = np.rint(x / np.where(scale == 0, np.float32(1), scale)) * scale
     return out

@@ -71,7 +71,7 @@ def load_model(path: Path, *, name: str | None = None) -> LoadedModel:
 
 def _load_gguf(path: Path, name: str) -> LoadedModel:
     file = GgufFile(path)
-    plan = plan_from_gguf(name, file.metadata, file.tensor_shapes, _frequency_factors(file))
+    plan = plan_from_gguf(name, file.metadata, file.tensor_shapes, frequency_factors(file))
     template = file.metadata.get("tokenizer.chat_template")
     return _checked(
         LoadedModel(
@@ -86,7 +86,8 @@ def _load_gguf(path: Path, name: str) -> LoadedModel:
     )
 
 
-def _frequency_factors(file: GgufFile) -> list[float] | None:
+def frequency_factors(file: GgufFile) -> list[float] | None:
+    """The factors of the rotary frequencies that a file holds, or None."""
     if FREQUENCY_FACTORS_TENSOR not in file.tensor_shapes:
         return None
     raw = file.tensor(FREQUENCY_FACTORS_TENSOR)

@@ -13,6 +13,7 @@ from espalier.errors import ModelFileError, UnsupportedError
 from espalier.exec.plan import Plan
 from espalier.models import gemma3, llama, qwen2, qwen3
 from espalier.models.architecture import Architecture
+from espalier.models.config import ModelConfig
 from espalier.models.fields import Fields
 from espalier.models.gguf_config import (
     FREQUENCY_FACTORS_TENSOR,
@@ -47,6 +48,20 @@ def plan_from_gguf(
     `rope_freqs.weight`, where it has one. Raises UnsupportedError for an architecture, setting or
     tensor that is not supported and ModelFileError where something is missing or does not fit.
     """
+    architecture, config = config_from_gguf(name, metadata, shapes, frequency_factors)
+    plan = architecture.build(config, architecture.gguf_names)
+    unused = set() if frequency_factors is None else {FREQUENCY_FACTORS_TENSOR}
+    _check_tensors(plan, shapes, unused)
+    return plan
+
+
+def config_from_gguf(
+    name: str,
+    metadata: Mapping[str, object],
+    shapes: Shapes,
+    frequency_factors: Sequence[float] | None = None,
+) -> tuple[Architecture, ModelConfig]:
+    """The architecture and the configuration of the model in a GGUF file; see plan_from_gguf."""
     general = Fields(metadata, f"the metadata of {name}", "general.")
     kind = general.text("type", "model")
     if kind != "model":
@@ -58,10 +73,7 @@ def plan_from_gguf(
     fields = Fields(metadata, f"the metadata of {name}", f"{family}.")
     config = architecture.read_gguf(GgufModel(name, fields, shapes, frequency_factors))
     refuse_unknown(fields)
-    plan = architecture.build(config, architecture.gguf_names)
-    unused = set() if frequency_factors is None else {FREQUENCY_FACTORS_TENSOR}
-    _check_tensors(plan, shapes, unused)
-    return plan
+    return architecture, config
 
 
 def plan_from_hf(name: str, config: Mapping[str, object], shapes: Shapes) -> Plan:

@@ -89,7 +89,7 @@ class ByteLevelEncoder:
         ids = {text: index for index, text in enumerate(texts) if kinds[index] not in barred}
         model = models.BPE(
             vocab=ids,
-            merges=_merge_pairs(merges, ids, texts),
+            merges=merge_pairs(merges, ids, texts),
             ignore_merges=pre in LLAMA3_NAMES,
         )
         self._library = Tokenizer(model)
@@ -102,7 +102,7 @@ class ByteLevelEncoder:
         return ids
 
 
-def _merge_pairs(
+def merge_pairs(
     merges: Sequence[str], ids: dict[str, int], texts: Sequence[str]
 ) -> list[tuple[str, str]]:
     """Merges as pairs, each once; those that would make a control token are left out."""

@@ -21,15 +21,21 @@ class IncrementalDecoder:
         self._read = read
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._drops_space = drops_space
+        self._has_pending = False
 
     @property
     def has_pending(self) -> bool:
         """True while bytes of a character that is not whole yet are held back."""
-        return bool(self._utf8.getstate()[0])
+        return self._has_pending
 
     def push(self, token_id: int) -> str:
         """Text that is certain now; "" while a character is incomplete. Raises PromptError."""
-        return self._utf8.decode(self.bytes_of(token_id))
+        data = self.bytes_of(token_id)
+        if not self._has_pending and data.isascii():  # as most tokens are
+            return data.decode("ascii")
+        text = self._utf8.decode(data)
+        self._has_pending = bool(self._utf8.getstate()[0])
+        return text
 
     def bytes_of(self, token_id: int) -> bytes:
         """Bytes that the next token adds, without decoding them."""
@@ -43,4 +49,5 @@ class IncrementalDecoder:
 
     def finish(self) -> str:
         """What is left at the end: U+FFFD for a character that was never completed, or ""."""
+        self._has_pending = False
         return self._utf8.decode(b"", final=True)

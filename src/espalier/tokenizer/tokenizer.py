@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Protocol
 
 from espalier.errors import PromptError
@@ -11,7 +10,7 @@ from espalier.tokenizer.incremental import IncrementalDecoder
 from espalier.tokenizer.special_tokens import Fragment, Span, SpecialToken, SpecialTokens
 from espalier.tokenizer.vocabulary import SpacePrefix, TokenKind, Vocabulary
 
-_CONTROL_KINDS = frozenset({TokenKind.CONTROL, TokenKind.UNKNOWN})
+_CONTROL_KINDS = (TokenKind.CONTROL, TokenKind.UNKNOWN)
 
 
 class TextEncoder(Protocol):
@@ -47,6 +46,7 @@ class Tokenizer:
         self._encoder = encoder
         self._special = SpecialTokens(special)
         self._by_text: dict[str, int] = {}
+        self._control_ids = frozenset(vocabulary.ids_of(*_CONTROL_KINDS))
 
     def encode(
         self,
@@ -137,21 +137,17 @@ class Tokenizer:
         self, *, skip_special_tokens: bool = True, at_start: bool | None = None
     ) -> IncrementalDecoder:
         """A decoder of one sequence, token by token; arguments as those of `decode`."""
-        drops_space = bool(at_start) and self.vocabulary.space_prefix is not SpacePrefix.NEVER
-        return IncrementalDecoder(
-            partial(self._read, skip_special_tokens, at_start is not False), drops_space=drops_space
-        )
+        has_prefix = self.vocabulary.space_prefix is not SpacePrefix.NEVER
+        text_start = self.bos_id if has_prefix and at_start is not False else None
+        hidden = self._control_ids if skip_special_tokens else frozenset[int]()
+        size, pieces = self.vocab_size, self.vocabulary.pieces
 
-    def _read(
-        self, skip_special_tokens: bool, bos_begins_text: bool, token_id: int
-    ) -> tuple[bytes | None, bool]:
-        shown = not (skip_special_tokens and self.is_control(token_id))
-        begins_text = (
-            bos_begins_text
-            and token_id == self.bos_id
-            and self.vocabulary.space_prefix is not SpacePrefix.NEVER
-        )
-        return (self.vocabulary.pieces[token_id] if shown else None), begins_text
+        def read(token_id: int) -> tuple[bytes | None, bool]:
+            if not 0 <= token_id < size:
+                self._check_id(token_id)
+            return None if token_id in hidden else pieces[token_id], token_id == text_start
+
+        return IncrementalDecoder(read, drops_space=bool(at_start) and has_prefix)
 
     def token_bytes(self, token_id: int) -> bytes:
         """Bytes that a token stands for; of a control token, its text. Raises PromptError."""
@@ -161,7 +157,7 @@ class Tokenizer:
     def is_control(self, token_id: int) -> bool:
         """True for tokens that are no text: turn markers, BOS, end, unknown, padding."""
         self._check_id(token_id)
-        return self.vocabulary.kinds[token_id] in _CONTROL_KINDS
+        return token_id in self._control_ids
 
     def token_text(self, token_id: int) -> str:
         """Text of a token for tables; parts of a character are shown as U+FFFD."""

@@ -77,5 +77,5 @@ class Vocabulary:
 
     def ids_of(self, *kinds: TokenKind) -> list[int]:
         """Ids of the tokens of these kinds, ascending."""
-        wanted = frozenset(kinds)
+        wanted = bytes(kinds)
         return [token_id for token_id, kind in enumerate(self.kinds) if kind in wanted]

@@ -1,0 +1,133 @@
+"""Espalier and its peers side by side, in alternating rounds of one run.
+
+    python bench/engine/compare.py --json
+
+Peers are those that scripts/bench-peers has installed. All read the same prompts, as token ids,
+and decode greedily. Each is a process of its own that measures its own calls; while one works, the
+others are frozen. A figure is the median of `--rounds` rounds, in tokens per second. The prompt is
+never in the clock of a decode figure: it is the time of N + 1 tokens minus that of 1 token.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from bench.engine.plots import plot_comparisons, require_matplotlib
+from bench.engine.prompts import Prompts, bench_text
+from bench.engine.rounds import Runner
+from bench.engine.summary import table
+from bench.engine.throughput import commit_id, cpu_name
+from bench.engine.workloads import WORKLOADS, Workload
+from bench.peers.catalog import ESPALIER, PEERS, default_folder, python_of
+from bench.peers.models import model_path
+
+from espalier.loaders.model import load_model
+
+
+def parse_options() -> argparse.Namespace:
+    """Command-line options."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", help="names, separated by commas (default: all installed)")
+    parser.add_argument("--work", help="names or their beginnings, separated by commas")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="one round, fewer tokens")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--peers-dir", type=Path, default=default_folder())
+    parser.add_argument("--text", type=Path, help="text that prompts are cut from")
+    parser.add_argument("--plot", type=Path, help="PNG file to write")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    if options.rounds < 1 or options.threads < 1:
+        parser.error("--rounds and --threads must be at least 1")
+    return options
+
+
+def chosen_work(given: str | None, is_quick: bool) -> list[Workload]:
+    """The workloads that `--work` names; exits where a name fits none."""
+    found = list(WORKLOADS)
+    if given is not None:
+        starts = given.split(",")
+        known = ", ".join(work.name for work in WORKLOADS)
+        for start in starts:
+            if not any(work.name.startswith(start) for work in WORKLOADS):
+                raise SystemExit(f"--work {start!r} fits none of {known}.")
+        exact = {work.name for work in WORKLOADS} & set(starts)
+        found = [
+            work
+            for work in WORKLOADS
+            if work.name in exact
+            or any(work.name.startswith(start) for start in starts if start not in exact)
+        ]
+    return [_shortened(work) for work in found] if is_quick else found
+
+
+def _shortened(work: Workload) -> Workload:
+    from dataclasses import replace
+
+    return work if work.is_prefill else replace(work, num_tokens=max(8, work.num_tokens // 4))
+
+
+def chosen_peers(given: str | None, folder: Path) -> list[str]:
+    """Names of the peers to run, Espalier first; exits where one is unknown or not installed."""
+    if given is None:
+        return [name for name, peer in PEERS.items() if python_of(peer, folder) is not None]
+    names = [ESPALIER, *(name for name in given.split(",") if name != ESPALIER)]
+    for name in names:
+        if name not in PEERS:
+            raise SystemExit(f"--peers {name!r} is unknown; known are {', '.join(PEERS)}.")
+        if python_of(PEERS[name], folder) is None:
+            raise SystemExit(
+                f"{name} is not installed in {folder}: run `scripts/bench-peers {name}`."
+            )
+    return names
+
+
+def main() -> None:
+    """Runs the chosen work and prints a table or JSON."""
+    options = parse_options()
+    if options.plot is not None:
+        require_matplotlib()
+    workloads = chosen_work(options.work, options.quick)
+    names = chosen_peers(options.peers, options.peers_dir)
+    text, text_name = bench_text(options.text)
+    prompts = {}
+    for model in {work.model for work in workloads}:
+        tokenizer = load_model(model_path(model, True, options.peers_dir)).tokenizer
+        prompts[model] = Prompts(tokenizer.encode(text))
+    runner = Runner(
+        options.peers_dir,
+        lambda model, gguf: model_path(model, gguf, options.peers_dir),
+        options.threads,
+    )
+    try:
+        comparisons = runner.run(names, workloads, prompts, 1 if options.quick else options.rounds)
+    finally:
+        runner.close()
+    if options.plot is not None:
+        plot_comparisons(options.plot, comparisons, names)
+    if not options.json:
+        print(table(comparisons, names))
+        print(cpu_name(), commit_id(), file=sys.stderr)
+        return
+    report = {
+        "work": [one.as_json() for one in comparisons],
+        "peers": runner.facts,
+        "threads": options.threads,
+        "text": text_name,
+        "commit": commit_id(),
+        "cpu": cpu_name(),
+        "python": platform.python_version(),
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

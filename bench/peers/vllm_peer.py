@@ -1,0 +1,40 @@
+"""vLLM on a CPU, from a Hugging Face folder in bfloat16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.peers.protocol import RefusedError, Setup, serve
+
+
+class VllmPeer:
+    """One LLM object with vLLM's defaults, but for sizes; compiled, not eager."""
+
+    def start(self, setup: Setup) -> dict[str, Any]:
+        import vllm
+
+        self._library = vllm
+        self._llm = vllm.LLM(
+            model=setup.model,
+            dtype="bfloat16",
+            max_model_len=setup.max_context,
+            max_num_seqs=setup.max_rows,
+            enable_prefix_caching=setup.prefix_cache,
+            seed=0,
+        )
+        return {"version": vllm.__version__, "weights": "bf16"}
+
+    def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
+        sampling = self._library.SamplingParams(
+            temperature=0.0, max_tokens=num_tokens, ignore_eos=True, detokenize=False
+        )
+        inputs = [{"prompt_token_ids": prompt} for prompt in prompts]
+        answers = self._llm.generate(inputs, sampling, use_tqdm=False)
+        return [list(answer.outputs[0].token_ids) for answer in answers]
+
+    def logits(self, token_ids: list[int]) -> Any:
+        raise RefusedError("vLLM gives no whole rows of logits")
+
+
+if __name__ == "__main__":
+    serve(VllmPeer())

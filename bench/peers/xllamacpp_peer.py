@@ -1,0 +1,68 @@
+"""llama.cpp's own server, in the process, through xllamacpp: its slots and its scheduling.
+
+Requests go to its native endpoint on the loopback interface: the package's own method answers in
+OpenAI's form, which has no token ids.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+from bench.peers.protocol import RefusedError, Setup, serve
+
+
+class XllamaCppPeer:
+    """One Server with the package's prebuilt library; prompts of a call are one request."""
+
+    def start(self, setup: Setup) -> dict[str, Any]:
+        import xllamacpp
+
+        params = xllamacpp.CommonParams()
+        params.model.path = setup.model
+        params.n_parallel = setup.max_rows
+        params.kv_unified = setup.shares_prefix
+        cells = setup.kv_tokens if setup.shares_prefix else setup.max_rows * setup.max_context
+        params.n_ctx = -(-cells // 256) * 256 + 256 * setup.max_rows
+        params.cpuparams.n_threads = setup.num_threads
+        params.cpuparams_batch.n_threads = setup.num_threads
+        params.cache_prompt = self._keeps_cache = setup.prefix_cache
+        params.n_gpu_layers = 0
+        params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        params.fit_params = False
+        params.port = 0  # any that is free
+        self._server = xllamacpp.Server(params)
+        # No proxy of the environment may come between.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        version = getattr(xllamacpp, "__version__", None) or str(xllamacpp.BUILD_INFO)
+        return {"version": version, "system": str(xllamacpp.get_system_info())}
+
+    def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
+        request = {
+            "prompt": prompts if len(prompts) > 1 else prompts[0],
+            "n_predict": num_tokens,
+            "temperature": 0.0,
+            "samplers": ["temperature"],
+            "ignore_eos": True,
+            "cache_prompt": self._keeps_cache,
+            "return_tokens": True,
+            "stream": False,
+        }
+        sent = urllib.request.Request(
+            f"{self._server.listening_address}/completion",
+            data=json.dumps(request).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with self._opener.open(sent) as response:
+            answer = json.load(response)
+        answers = answer if isinstance(answer, list) else [answer]
+        ordered = sorted(answers, key=lambda entry: entry.get("index", 0))
+        return [entry["tokens"] for entry in ordered]
+
+    def logits(self, token_ids: list[int]) -> Any:
+        raise RefusedError("the server gives no logits")
+
+
+if __name__ == "__main__":
+    serve(XllamaCppPeer())

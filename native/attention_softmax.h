@@ -1,0 +1,105 @@
+// What all attention kernels share: which positions a row sees, how scores become exponents, and
+// the folding of segments.
+#pragma once
+
+#include "kernel_linear.h"
+#include "simd.h"
+#include "vector_math.h"
+
+namespace espalier::ESPALIER_ISA {
+
+constexpr int kChain = 32;  // products that are summed up by themselves, as TDPBF16PS does
+
+
+// Positions that a row sees.
+ESPALIER_INLINE Range seen_by(int64_t position, int64_t window) {
+  return {window > 0 ? larger(0, position - window + 1) : 0, position + 1};
+}
+
+// Positions that any row of the unit may see.
+ESPALIER_INLINE Range seen_by_unit(const AttentionShape& shape, const AttentionUnit& unit) {
+  Range seen = seen_by(unit.positions[unit.rows[0]], shape.window);
+  for (int64_t i = 1; i < unit.num_rows; ++i) {
+    const Range one = seen_by(unit.positions[unit.rows[i]], shape.window);
+    seen = {smaller(seen.begin, one.begin), larger(seen.end, one.end)};
+  }
+  return seen;
+}
+
+// The part of a range that lies in the block at `first`, counted from there.
+ESPALIER_INLINE Range in_block(Range positions, int64_t first) {
+  return {larger(0, positions.begin - first), smaller(kBlock, positions.end - first)};
+}
+
+// How scores become exponents: e^(score * natural) is 2^(score * power). A query's largest score is
+// replaced only by one that is larger by `slack`, so that its sums are seldom scaled; an
+// exponential is then at most 2^8.
+struct Softness {
+  float natural, power, slack;
+};
+
+ESPALIER_INLINE Softness softness_of(const AttentionShape& shape) {
+  constexpr float kLog2E = 1.44269504f, kMostBits = 8.0f;
+  // A soft cap takes the scale into account before; a negative scale is the queries' sign.
+  const float natural = shape.soft_cap > 0 ? 1.0f : __builtin_fabsf(shape.scale);
+  const float power = natural * kLog2E;
+  return {natural, power, kMostBits / power};
+}
+
+ESPALIER_INLINE Vec soft_capped(const AttentionShape& shape, Vec score) {
+  const Vec scaled = mul(score, splat(__builtin_fabsf(shape.scale)));
+  return mul(tanh(div(scaled, splat(shape.soft_cap))), splat(shape.soft_cap));
+}
+
+ESPALIER_INLINE int64_t kv_row(const AttentionShape& shape, const AttentionUnit& unit,
+                               int64_t position) {
+  return unit.kv_head * shape.num_slots + unit.slots[position];
+}
+
+// Starts to load the keys and values of positions: slots lie anywhere, so the hardware can't guess.
+ESPALIER_INLINE void prefetch_rows(const AttentionShape& shape, const AttentionUnit& unit,
+                                   Range positions) {
+  constexpr int64_t kLine = 64;
+  const int64_t bytes = shape.format == KvFormat::F32 ? 4 : shape.format == KvFormat::Bf16 ? 2 : 1;
+  const int64_t row_bytes = shape.head_dim * bytes;
+  const char* keys = static_cast<const char*>(shape.keys);
+  const char* values = static_cast<const char*>(shape.values);
+  for (int64_t i = positions.begin; i < positions.end; ++i) {
+    const int64_t row = kv_row(shape, unit, i) * row_bytes;
+    for (int64_t byte = 0; byte < row_bytes; byte += kLine) {
+      __builtin_prefetch(keys + row + byte, 0, 2);
+      __builtin_prefetch(values + row + byte, 0, 2);
+    }
+  }
+}
+
+static void fold_partial(float* total, const float* partial, int64_t head_dim, float score_factor) {
+  const int64_t padded = padded_to_lanes(head_dim);
+  float* stats = total + padded;
+  const float* new_stats = partial + padded;
+  if (new_stats[0] == 0.0f) return;
+  if (stats[0] == 0.0f) {
+    for (int64_t d = 0; d < padded + kLanes; d += kLanes) store(total + d, load(partial + d));
+    return;
+  }
+  const float top = stats[1] > new_stats[1] ? stats[1] : new_stats[1];
+  const Vec kept = exp(splat((stats[1] - top) * score_factor));
+  const Vec added = exp(splat((new_stats[1] - top) * score_factor));
+  for (int64_t d = 0; d < padded; d += kLanes) {
+    store(total + d, add(mul(load(total + d), kept), mul(load(partial + d), added)));
+  }
+  float kept_lanes[kLanes], added_lanes[kLanes];
+  store(kept_lanes, kept);
+  store(added_lanes, added);
+  stats[0] = stats[0] * kept_lanes[0] + new_stats[0] * added_lanes[0];
+  stats[1] = top;
+}
+
+static void finish_partial(const float* total, float* out, int64_t head_dim) {
+  const Vec inverse = splat(1.0f / total[padded_to_lanes(head_dim)]);
+  for (int64_t d = 0; d < head_dim; d += kLanes) {
+    store_tile(out + d, mul(load(total + d), inverse), head_dim - d);
+  }
+}
+
+}  // namespace espalier::ESPALIER_ISA

@@ -1,0 +1,110 @@
+// What an executor's operations are called and what they cost, for its profile.
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "executor.h"
+
+namespace espalier {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// "blk.7.attn_q.weight" is "attn_q": the same weight of each layer has one name.
+std::string plain_name(std::string name) {
+  if (name.ends_with(".weight")) name.resize(name.size() - 7);
+  return name.substr(name.rfind('.') + 1);
+}
+
+struct OpName {
+  const std::vector<Weight>& weights;
+
+  std::string of_weight(int weight) const {
+    return plain_name(weights[static_cast<size_t>(weight)].name);
+  }
+  std::string operator()(const EmbedOp&) const { return "embed"; }
+  std::string operator()(const RmsNormOp&) const { return "rms_norm"; }
+  std::string operator()(const HeadNormOp&) const { return "head_norm"; }
+  std::string operator()(const LinearOp& op) const {
+    std::string name = "linear";
+    for (const LinearOp::Part& part : op.parts) name.append(1, ' ').append(of_weight(part.weight));
+    return name;
+  }
+  std::string operator()(const RopeOp&) const { return "rope"; }
+  std::string operator()(const KvWriteOp&) const { return "kv_write"; }
+  std::string operator()(const AttentionOp&) const { return "attention"; }
+  std::string operator()(const GateOp&) const { return "gate"; }
+  std::string operator()(const AddOp&) const { return "add"; }
+  std::string operator()(const SelectOp&) const { return "select_rows"; }
+  std::string operator()(const LmHeadOp& op) const {
+    return std::string("lm_head ").append(of_weight(op.weight));
+  }
+};
+
+}  // namespace
+
+void Executor::start_profile() {
+  std::vector<std::string> names;
+  for (const Op& op : graph_->ops()) names.push_back(std::visit(OpName{graph_->weights()}, op));
+  profile_ = std::make_unique<StepProfile>(names);
+}
+
+std::unique_ptr<StepProfile> Executor::take_profile() { return std::move(profile_); }
+
+void Executor::run_profiled(const Op& op) {
+  const OpCost cost = std::visit([this](const auto& one) { return cost_of(one); }, op);
+  const auto start = std::chrono::steady_clock::now();
+  std::visit([this](const auto& one) { apply(one); }, op);
+  profile_->add(op_index_, seconds_since(start), cost);
+}
+
+OpCost Executor::cost_of_product(int weight) const {
+  const PackedMatrix& matrix = matrix_of(weight);
+  const int64_t out_features = graph_->weights()[static_cast<size_t>(weight)].raw.num_rows;
+  return {num_rows_ > 0 ? matrix.num_bytes() : 0, num_rows_ * matrix.in_features() * out_features};
+}
+
+OpCost Executor::cost_of(const LinearOp& op) const {
+  OpCost sum;
+  for (const LinearOp::Part& part : op.parts) {
+    const OpCost cost = cost_of_product(part.weight);
+    sum.bytes += cost.bytes;
+    sum.multiply_adds += cost.multiply_adds;
+  }
+  return sum;
+}
+
+OpCost Executor::cost_of(const LmHeadOp& op) const { return cost_of_product(op.weight); }
+
+OpCost Executor::cost_of(const EmbedOp& op) const {
+  return {num_rows_ * graph_->weights()[static_cast<size_t>(op.table)].raw.row_bytes(), 0};
+}
+
+// A slot that several sequences see is read once, at best.
+OpCost Executor::cost_of(const AttentionOp& op) const {
+  const Geometry& g = graph_->geometry();
+  std::vector<bool> is_seen(static_cast<size_t>(options_.num_slots));
+  int64_t num_slots = 0, num_pairs = 0;
+  for (size_t sequence = 0; sequence + 1 < step_->row_starts.size(); ++sequence) {
+    const int32_t* slots = step_->slot_ids.data() + step_->slot_starts[sequence];
+    int64_t seen_to = 0;
+    for (int32_t row = step_->row_starts[sequence]; row < step_->row_starts[sequence + 1]; ++row) {
+      const int64_t end = step_->positions[static_cast<size_t>(row)] + 1;
+      const int64_t begin = op.window > 0 ? std::max<int64_t>(0, end - op.window) : 0;
+      num_pairs += end - begin;
+      for (int64_t i = std::max(begin, seen_to); i < end; ++i) {
+        const auto slot = static_cast<size_t>(slots[i]);
+        num_slots += is_seen[slot] ? 0 : 1;
+        is_seen[slot] = true;
+      }
+      seen_to = end;
+    }
+  }
+  const int64_t slot_bytes =
+      2 * static_cast<int64_t>(kv_pool_.size()) / (2 * g.num_layers * options_.num_slots);
+  return {num_slots * slot_bytes, num_pairs * g.num_heads * g.head_dim * 2};
+}
+
+}  // namespace espalier
