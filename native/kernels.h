@@ -192,6 +192,8 @@ const Kernels& kernels_avx2();
 const Kernels& kernels_avx512();
 const Kernels& kernels_avx512vnni();
 const Kernels& kernels_avx512amx();
+#elif defined(__aarch64__)
+const Kernels& kernels_neon();
 #endif
 
 }  // namespace espalier
