@@ -90,15 +90,18 @@ class Executor {
 
   void apply(const EmbedOp& op);
   void apply(const RmsNormOp& op);
-  void apply(const HeadNormOp& op);
   void apply(const LinearOp& op);
-  void apply(const RopeOp& op);
-  void apply(const KvWriteOp& op);
+  void apply(const HeadsOp& op);
   void apply(const AttentionOp& op);
   void apply(const GateOp& op);
   void apply(const AddOp& op);
   void apply(const SelectOp& op);
   void apply(const LmHeadOp& op);
+
+  void apply_to_row(const HeadNormOp& op, int64_t row) const;
+  void apply_to_row(const RopeOp& op, int64_t row) const;
+  void apply_to_row(const KvWriteOp& op, int64_t row) const;
+  int64_t elements_of(const HeadStep& step) const;
 
   // Rows and column tiles that one thread takes at a time.
   struct ProductCut {

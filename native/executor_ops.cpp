@@ -42,13 +42,6 @@ const PackedMatrix& Executor::matrix_of(int weight) const {
   return *matrices_[static_cast<size_t>(weight)];
 }
 
-KvPool Executor::pool_of(int64_t layer) const {
-  const Geometry& g = graph_->geometry();
-  const int64_t layer_bytes = static_cast<int64_t>(kv_pool_.size()) / g.num_layers;
-  return KvPool(kv_pool_.as<uint8_t>() + layer * layer_bytes, g, options_.num_slots,
-                options_.kv_format);
-}
-
 void Executor::apply(const EmbedOp& op) {
   quantized_of_ = -1;
   const RawTensor& table = graph_->weights()[static_cast<size_t>(op.table)].raw;
@@ -71,18 +64,6 @@ void Executor::apply(const RmsNormOp& op) {
     if (is_quantized) quantize_row(op.out, row);
   });
   quantized_of_ = is_quantized ? op.out : -1;
-}
-
-void Executor::apply(const HeadNormOp& op) {
-  quantized_of_ = -1;
-  const RowsOut x = rows_out(op.x);
-  const int64_t width = width_of(op.x);
-  each_row(num_rows_, width, [&](int64_t row) {
-    for (int64_t i = 0; i < width; i += op.head_dim) {
-      float* head = x.data + row * x.stride + i;
-      kernels_.rms_norm(head, vector_of(op.weight), head, op.head_dim, op.eps);
-    }
-  });
 }
 
 void Executor::apply(const LinearOp& op) {
@@ -224,36 +205,13 @@ void Executor::multiply_tiles(const Product& product, int x, Range rows, Range t
   }
 }
 
-void Executor::apply(const RopeOp& op) {
+void Executor::apply(const HeadsOp& op) {
   quantized_of_ = -1;
-  const auto index = static_cast<size_t>(op.rope);
-  const Rope& rope = graph_->ropes()[index];
-  const int64_t pairs = static_cast<int64_t>(rope.inv_freq.size()), width = width_of(op.x);
-  const RowsOut x = rows_out(op.x);
-  each_row(num_rows_, width, [&](int64_t row) {
-    const float* cos = rope_tables_[index].as<float>() + row * 4 * pairs;
-    for (int64_t i = 0; i < width; i += op.head_dim) {
-      float* head = x.data + row * x.stride + i;
-      if (rope.is_interleaved) {
-        kernels_.rope_interleaved(head, cos, cos + 2 * pairs, 2 * pairs);
-      } else {
-        kernels_.rope_half(head, cos, cos + pairs, pairs);
-      }
-    }
-  });
-}
-
-void Executor::apply(const KvWriteOp& op) {
-  quantized_of_ = -1;
-  const Geometry& g = graph_->geometry();
-  const KvPool pool = pool_of(op.layer);
-  const Rows keys = rows_of(op.k), values = rows_of(op.v);
-  each_row(num_rows_, 2 * width_of(op.k), [&](int64_t row) {
-    const int64_t slot = row_slots_[static_cast<size_t>(row)];
-    for (int64_t head = 0; head < g.num_kv_heads; ++head) {
-      const float* key = keys.data + row * keys.stride + head * g.head_dim;
-      const float* value = values.data + row * values.stride + head * g.head_dim;
-      kernels_.write_kv(options_.kv_format, key, value, g.head_dim, pool.slot(head, slot));
+  int64_t elements = 0;
+  for (const HeadStep& step : op.steps) elements += elements_of(step);
+  each_row(num_rows_, elements, [&](int64_t row) {
+    for (const HeadStep& step : op.steps) {
+      std::visit([&](const auto& one) { apply_to_row(one, row); }, step);
     }
   });
 }
