@@ -10,7 +10,6 @@ namespace espalier::ESPALIER_ISA {
 
 constexpr int kChain = 32;  // products that are summed up by themselves, as TDPBF16PS does
 
-
 // Positions that a row sees.
 ESPALIER_INLINE Range seen_by(int64_t position, int64_t window) {
   return {window > 0 ? larger(0, position - window + 1) : 0, position + 1};

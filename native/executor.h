@@ -90,15 +90,24 @@ class Executor {
 
   void apply(const EmbedOp& op);
   void apply(const RmsNormOp& op);
-  void apply(const HeadNormOp& op);
   void apply(const LinearOp& op);
-  void apply(const RopeOp& op);
-  void apply(const KvWriteOp& op);
+  void apply(const HeadsOp& op);
   void apply(const AttentionOp& op);
   void apply(const GateOp& op);
   void apply(const AddOp& op);
   void apply(const SelectOp& op);
   void apply(const LmHeadOp& op);
+
+  void apply_to_row(const HeadNormOp& op, int64_t row) const;
+  void apply_to_row(const RopeOp& op, int64_t row) const;
+  void apply_to_row(const KvWriteOp& op, int64_t row) const;
+  int64_t elements_of(const HeadStep& step) const;
+
+  // Rows and column tiles that one thread takes at a time.
+  struct ProductCut {
+    int64_t rows, tiles;
+  };
+  ProductCut product_cut(int64_t num_tiles) const;
 
   // Computes `products_` for the current rows of buffer x; soft_cap 0 is none.
   void multiply(int x, float soft_cap);
@@ -131,6 +140,7 @@ class Executor {
   ExecutorOptions options_;
   const Kernels& kernels_;
   StepChecker checker_;
+  Arena weights_;
   std::vector<std::optional<PackedMatrix>> matrices_;  // by weight
   std::vector<Memory> vectors_;                        // by weight
   Memory kv_pool_;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kElementsPerChunk = 8192;  // less is not worth waking another thread
 constexpr int64_t kRowsPerBlock = 192;       // rows whose inputs stay in the cache
-constexpr int64_t kTileRowsPerBlock = 512;   // the same where AMX takes 16 of them at a time
+constexpr int64_t kTileRows = 256;           // the same where AMX takes 16 of them at a time
 constexpr int64_t kTilesAtOnce = 8;          // that a float kernel takes at once, at most
 constexpr int64_t kMostTilesPerChunk = 64;
 
@@ -42,13 +42,6 @@ const PackedMatrix& Executor::matrix_of(int weight) const {
   return *matrices_[static_cast<size_t>(weight)];
 }
 
-KvPool Executor::pool_of(int64_t layer) const {
-  const Geometry& g = graph_->geometry();
-  const int64_t layer_bytes = static_cast<int64_t>(kv_pool_.size()) / g.num_layers;
-  return KvPool(kv_pool_.as<uint8_t>() + layer * layer_bytes, g, options_.num_slots,
-                options_.kv_format);
-}
-
 void Executor::apply(const EmbedOp& op) {
   quantized_of_ = -1;
   const RawTensor& table = graph_->weights()[static_cast<size_t>(op.table)].raw;
@@ -71,18 +64,6 @@ void Executor::apply(const RmsNormOp& op) {
     if (is_quantized) quantize_row(op.out, row);
   });
   quantized_of_ = is_quantized ? op.out : -1;
-}
-
-void Executor::apply(const HeadNormOp& op) {
-  quantized_of_ = -1;
-  const RowsOut x = rows_out(op.x);
-  const int64_t width = width_of(op.x);
-  each_row(num_rows_, width, [&](int64_t row) {
-    for (int64_t i = 0; i < width; i += op.head_dim) {
-      float* head = x.data + row * x.stride + i;
-      kernels_.rms_norm(head, vector_of(op.weight), head, op.head_dim, op.eps);
-    }
-  });
 }
 
 void Executor::apply(const LinearOp& op) {
@@ -161,26 +142,38 @@ bool Executor::is_multiplied_next(int x, size_t distance) const {
                      [&](const LinearOp::Part& part) { return is_prepared_for(part.weight); });
 }
 
+// Few rows: threads share the weights, which are what must be read. Many rows in AMX tiles: they
+// share the rows, so that each chunk reads its inputs once for as many weights as there are.
+Executor::ProductCut Executor::product_cut(int64_t num_tiles) const {
+  const int64_t threads = pool_.num_threads();
+  if (num_rows_ > kernels_.most_paired_rows && num_rows_ >= kTileRows) {
+    const int64_t most = std::clamp(num_rows_ / threads, kTileRows, 2 * kTileRows);
+    const int64_t rows = chunks_of(num_rows_, chunks_of(num_rows_, most));
+    const int64_t row_chunks = chunks_of(num_rows_, rows);
+    return {padded_to_lanes(rows), chunks_of(num_tiles, chunks_of(4 * threads, row_chunks))};
+  }
+  const bool has_tiles = num_rows_ > kernels_.most_paired_rows;
+  const int64_t rows = has_tiles ? kTileRows : kRowsPerBlock;
+  int64_t tiles = num_tiles * chunks_of(num_rows_, rows) / (6 * threads);
+  tiles = std::clamp<int64_t>(tiles, 1, kMostTilesPerChunk);
+  if (options_.weights == WeightChoice::F32) tiles = chunks_of(tiles, kTilesAtOnce) * kTilesAtOnce;
+  return {rows, tiles};
+}
+
 void Executor::multiply(int x, float soft_cap) {
   if (num_rows_ == 0) return;
   if (is_multiplied_next(x, 0)) quantize_rows(x);
   const int64_t num_tiles = products_.back().tiles.end;
-  const bool has_tiles = num_rows_ > kernels_.most_paired_rows;
-  const int64_t rows_per_block = has_tiles ? kTileRowsPerBlock : kRowsPerBlock;
-  const int64_t row_blocks = chunks_of(num_rows_, rows_per_block);
-  int64_t tiles_per_chunk = num_tiles * row_blocks / (6 * pool_.num_threads());
-  tiles_per_chunk = std::clamp<int64_t>(tiles_per_chunk, 1, kMostTilesPerChunk);
-  if (options_.weights == WeightChoice::F32) {
-    tiles_per_chunk = chunks_of(tiles_per_chunk, kTilesAtOnce) * kTilesAtOnce;
-  }
-  const int64_t tile_chunks = chunks_of(num_tiles, tiles_per_chunk);
-  pool_.run(row_blocks * tile_chunks, [&](int64_t chunk, int thread) {
-    const int64_t row = chunk / tile_chunks * rows_per_block;
-    const int64_t tile = chunk % tile_chunks * tiles_per_chunk;
-    const Range rows{row, std::min(row + rows_per_block, num_rows_)};
+  const ProductCut cut = product_cut(num_tiles);
+  const int64_t row_chunks = chunks_of(num_rows_, cut.rows);
+  const int64_t tile_chunks = chunks_of(num_tiles, cut.tiles);
+  pool_.run(row_chunks * tile_chunks, [&](int64_t chunk, int thread) {
+    const int64_t row = chunk / tile_chunks * cut.rows;
+    const int64_t tile = chunk % tile_chunks * cut.tiles;
+    const Range rows{row, std::min(row + cut.rows, num_rows_)};
     for (const Product& product : products_) {
       const Range tiles{std::max(tile, product.tiles.begin) - product.tiles.begin,
-                        std::min(tile + tiles_per_chunk, product.tiles.end) - product.tiles.begin};
+                        std::min(tile + cut.tiles, product.tiles.end) - product.tiles.begin};
       if (tiles.begin >= tiles.end) continue;
       multiply_tiles(product, x, rows, tiles, thread);
       if (soft_cap == 0.0f) continue;
@@ -212,36 +205,13 @@ void Executor::multiply_tiles(const Product& product, int x, Range rows, Range t
   }
 }
 
-void Executor::apply(const RopeOp& op) {
+void Executor::apply(const HeadsOp& op) {
   quantized_of_ = -1;
-  const auto index = static_cast<size_t>(op.rope);
-  const Rope& rope = graph_->ropes()[index];
-  const int64_t pairs = static_cast<int64_t>(rope.inv_freq.size()), width = width_of(op.x);
-  const RowsOut x = rows_out(op.x);
-  each_row(num_rows_, width, [&](int64_t row) {
-    const float* cos = rope_tables_[index].as<float>() + row * 4 * pairs;
-    for (int64_t i = 0; i < width; i += op.head_dim) {
-      float* head = x.data + row * x.stride + i;
-      if (rope.is_interleaved) {
-        kernels_.rope_interleaved(head, cos, cos + 2 * pairs, 2 * pairs);
-      } else {
-        kernels_.rope_half(head, cos, cos + pairs, pairs);
-      }
-    }
-  });
-}
-
-void Executor::apply(const KvWriteOp& op) {
-  quantized_of_ = -1;
-  const Geometry& g = graph_->geometry();
-  const KvPool pool = pool_of(op.layer);
-  const Rows keys = rows_of(op.k), values = rows_of(op.v);
-  each_row(num_rows_, 2 * width_of(op.k), [&](int64_t row) {
-    const int64_t slot = row_slots_[static_cast<size_t>(row)];
-    for (int64_t head = 0; head < g.num_kv_heads; ++head) {
-      const float* key = keys.data + row * keys.stride + head * g.head_dim;
-      const float* value = values.data + row * values.stride + head * g.head_dim;
-      kernels_.write_kv(options_.kv_format, key, value, g.head_dim, pool.slot(head, slot));
+  int64_t elements = 0;
+  for (const HeadStep& step : op.steps) elements += elements_of(step);
+  each_row(num_rows_, elements, [&](int64_t row) {
+    for (const HeadStep& step : op.steps) {
+      std::visit([&](const auto& one) { apply_to_row(one, row); }, step);
     }
   });
 }

@@ -26,12 +26,20 @@ struct OpName {
   }
   std::string operator()(const EmbedOp&) const { return "embed"; }
   std::string operator()(const RmsNormOp&) const { return "rms_norm"; }
-  std::string operator()(const HeadNormOp&) const { return "head_norm"; }
   std::string operator()(const LinearOp& op) const {
     std::string name = "linear";
     for (const LinearOp::Part& part : op.parts) name.append(1, ' ').append(of_weight(part.weight));
     return name;
   }
+  std::string operator()(const HeadsOp& op) const {
+    std::string name;
+    for (const HeadStep& step : op.steps) {
+      const std::string part = std::visit(*this, step);
+      if (name.find(part) == std::string::npos) name += (name.empty() ? "" : " ") + part;
+    }
+    return name;
+  }
+  std::string operator()(const HeadNormOp&) const { return "head_norm"; }
   std::string operator()(const RopeOp&) const { return "rope"; }
   std::string operator()(const KvWriteOp&) const { return "kv_write"; }
   std::string operator()(const AttentionOp&) const { return "attention"; }

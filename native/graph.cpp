@@ -115,6 +115,15 @@ void Graph::append(Op op, std::initializer_list<int> written) {
   ops_.push_back(std::move(op));
 }
 
+void Graph::append_head_step(const HeadStep& step) {
+  HeadsOp* last = ops_.empty() ? nullptr : std::get_if<HeadsOp>(&ops_.back());
+  if (last != nullptr) {
+    last->steps.push_back(step);
+  } else {
+    append(HeadsOp{{step}}, {});
+  }
+}
+
 void Graph::add(const EmbedOp& op) {
   const Weight& table = weight(op.table, true);
   require_width(op.out, table.raw.num_columns);
@@ -136,7 +145,7 @@ void Graph::add(const HeadNormOp& op) {
   read(op.x);
   require_heads(op.x, op.head_dim);
   require_vector(op.weight, op.head_dim);
-  append(op, {});
+  append_head_step(op);
 }
 
 void Graph::add_linear(int x, const LinearOp::Part& part) {
@@ -166,7 +175,7 @@ void Graph::add(const RopeOp& op) {
           std::to_string(pairs) + " rotary frequencies are too many for heads of " +
               std::to_string(op.head_dim));
   require(!is_selected_, "ApplyRope comes after SelectRows");
-  append(op, {});
+  append_head_step(op);
 }
 
 void Graph::add(const KvWriteOp& op) {
@@ -175,7 +184,7 @@ void Graph::add(const KvWriteOp& op) {
     read(buffer);
     require_width(buffer, geometry_.num_kv_heads * geometry_.head_dim);
   }
-  append(op, {});
+  append_head_step(op);
 }
 
 void Graph::add(const AttentionOp& op) {

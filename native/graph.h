@@ -77,6 +77,12 @@ struct KvWriteOp {
   int64_t layer;
   int k, v;
 };
+// What is done to the heads of a row before attention, in order: neighbours are joined as they are
+// added, so that each row goes through all of it at once.
+using HeadStep = std::variant<HeadNormOp, RopeOp, KvWriteOp>;
+struct HeadsOp {
+  std::vector<HeadStep> steps;
+};
 struct AttentionOp {
   int64_t layer;
   int q, out;
@@ -99,8 +105,8 @@ struct LmHeadOp {
   float soft_cap;
 };
 
-using Op = std::variant<EmbedOp, RmsNormOp, HeadNormOp, LinearOp, RopeOp, KvWriteOp, AttentionOp,
-                        GateOp, AddOp, SelectOp, LmHeadOp>;
+using Op = std::variant<EmbedOp, RmsNormOp, LinearOp, HeadsOp, AttentionOp, GateOp, AddOp, SelectOp,
+                        LmHeadOp>;
 
 // Every function throws std::invalid_argument where something does not fit, and adds nothing then.
 class Graph {
@@ -147,6 +153,7 @@ class Graph {
   void require_layer(int64_t layer) const;
   void read(int buffer) const;
   void append(Op op, std::initializer_list<int> written);
+  void append_head_step(const HeadStep& step);
 
   Geometry geometry_;
   std::vector<int64_t> widths_;

@@ -142,14 +142,14 @@ def _folded(total: Partial | None, new: Partial, natural: np.float32) -> Partial
     if total is None:
         return new
     top = max(total[2], new[2])
-    kept, added = (kernel_exp(f32((part[2] - top) * natural)) for part in (total, new))
+    kept, added = (f32(kernel_exp(f32((part[2] - top) * natural))) for part in (total, new))
     return total[0] * kept + new[0] * added, f32(total[1] * kept + new[1] * added), top
 
 
-def kernel_exp(x: np.float32) -> np.float32:
+def kernel_exp(x: np.float32) -> float:
     """e^x as native/vector_math.h computes it, operation by operation."""
     if x < f32(-87.3):
-        return f32(0)
+        return 0.0
     values = np.array([x], np.float32)
     magic = f32(12582912.0)
     shifted = fma(values, np.array([f32(1.44269504)]), magic)
@@ -160,4 +160,4 @@ def kernel_exp(x: np.float32) -> np.float32:
         series = fma(series, r, f32(coefficient))
     fraction = fma(r * r, series, r)
     power = np.ldexp(f32(1), int(n[0])).astype(np.float32)
-    return np.float32(fma(np.array([power]), fraction, power)[0])
+    return float(fma(np.array([power]), fraction, power)[0])

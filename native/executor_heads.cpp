@@ -1,0 +1,56 @@
+// What Executor does to the heads of a row before attention.
+#include "executor.h"
+
+namespace espalier {
+
+KvPool Executor::pool_of(int64_t layer) const {
+  const Geometry& g = graph_->geometry();
+  const int64_t layer_bytes = static_cast<int64_t>(kv_pool_.size()) / g.num_layers;
+  return KvPool(kv_pool_.as<uint8_t>() + layer * layer_bytes, g, options_.num_slots,
+                options_.kv_format);
+}
+
+int64_t Executor::elements_of(const HeadStep& step) const {
+  if (const HeadNormOp* norm = std::get_if<HeadNormOp>(&step)) return width_of(norm->x);
+  if (const RopeOp* rope = std::get_if<RopeOp>(&step)) return width_of(rope->x);
+  return 2 * width_of(std::get<KvWriteOp>(step).k);
+}
+
+void Executor::apply_to_row(const HeadNormOp& op, int64_t row) const {
+  const RowsOut x = rows_out(op.x);
+  const int64_t width = width_of(op.x);
+  for (int64_t i = 0; i < width; i += op.head_dim) {
+    float* head = x.data + row * x.stride + i;
+    kernels_.rms_norm(head, vector_of(op.weight), head, op.head_dim, op.eps);
+  }
+}
+
+void Executor::apply_to_row(const RopeOp& op, int64_t row) const {
+  const auto index = static_cast<size_t>(op.rope);
+  const Rope& rope = graph_->ropes()[index];
+  const int64_t pairs = static_cast<int64_t>(rope.inv_freq.size()), width = width_of(op.x);
+  const RowsOut x = rows_out(op.x);
+  const float* cos = rope_tables_[index].as<float>() + row * 4 * pairs;
+  for (int64_t i = 0; i < width; i += op.head_dim) {
+    float* head = x.data + row * x.stride + i;
+    if (rope.is_interleaved) {
+      kernels_.rope_interleaved(head, cos, cos + 2 * pairs, 2 * pairs);
+    } else {
+      kernels_.rope_half(head, cos, cos + pairs, pairs);
+    }
+  }
+}
+
+void Executor::apply_to_row(const KvWriteOp& op, int64_t row) const {
+  const Geometry& g = graph_->geometry();
+  const KvPool pool = pool_of(op.layer);
+  const Rows keys = rows_of(op.k), values = rows_of(op.v);
+  const int64_t slot = row_slots_[static_cast<size_t>(row)];
+  for (int64_t head = 0; head < g.num_kv_heads; ++head) {
+    const float* key = keys.data + row * keys.stride + head * g.head_dim;
+    const float* value = values.data + row * values.stride + head * g.head_dim;
+    kernels_.write_kv(options_.kv_format, key, value, g.head_dim, pool.slot(head, slot));
+  }
+}
+
+}  // namespace espalier
