@@ -30,6 +30,11 @@ class EngineChoice:
         metavar="FORM",
         show_default="auto: 4-bit tensors as int4, others as int8",
     )
+    kv_dtype: str | None = option(
+        "Form that keys and values are held in: auto, bf16, int8 or f32.",
+        metavar="FORM",
+        show_default="auto: f32 with f32 weights, else bf16",
+    )
     num_threads: int | None = option(
         "Threads that compute.",
         flag="--threads",
