@@ -55,22 +55,40 @@ ESPALIER_INLINE int64_t kv_row(const AttentionShape& shape, const AttentionUnit&
   return unit.kv_head * shape.num_slots + unit.slots[position];
 }
 
-// Starts to load the keys and values of positions: slots lie anywhere, so the hardware can't guess.
-ESPALIER_INLINE void prefetch_rows(const AttentionShape& shape, const AttentionUnit& unit,
-                                   Range positions) {
-  constexpr int64_t kLine = 64;
-  const int64_t bytes = shape.format == KvFormat::F32 ? 4 : shape.format == KvFormat::Bf16 ? 2 : 1;
-  const int64_t row_bytes = shape.head_dim * bytes;
-  const char* keys = static_cast<const char*>(shape.keys);
-  const char* values = static_cast<const char*>(shape.values);
-  for (int64_t i = positions.begin; i < positions.end; ++i) {
-    const int64_t row = kv_row(shape, unit, i) * row_bytes;
-    for (int64_t byte = 0; byte < row_bytes; byte += kLine) {
-      __builtin_prefetch(keys + row + byte, 0, 2);
-      __builtin_prefetch(values + row + byte, 0, 2);
+// Starts to load keys and values that are needed soon, a few at a time: slots lie anywhere, so the
+// hardware cannot guess, and many loads at once would hold up the work that they should overlap.
+class Prefetcher {
+ public:
+  Prefetcher(const AttentionShape& shape, const AttentionUnit& unit) : shape_(shape), unit_(unit) {
+    const int64_t element = shape.format == KvFormat::F32    ? 4
+                            : shape.format == KvFormat::Bf16 ? 2
+                                                             : 1;
+    row_bytes_ = shape.head_dim * element;
+  }
+
+  void begin(Range positions) {
+    next_ = positions.begin;
+    end_ = positions.end;
+  }
+
+  void advance(int64_t count) {
+    constexpr int64_t kLine = 64;
+    const char* keys = static_cast<const char*>(shape_.keys);
+    const char* values = static_cast<const char*>(shape_.values);
+    for (; count > 0 && next_ < end_; --count, ++next_) {
+      const int64_t row = kv_row(shape_, unit_, next_) * row_bytes_;
+      for (int64_t byte = 0; byte < row_bytes_; byte += kLine) {
+        __builtin_prefetch(keys + row + byte);
+        __builtin_prefetch(values + row + byte);
+      }
     }
   }
-}
+
+ private:
+  const AttentionShape& shape_;
+  const AttentionUnit& unit_;
+  int64_t row_bytes_, next_ = 0, end_ = 0;
+};
 
 static void fold_partial(float* total, const float* partial, int64_t head_dim, float score_factor) {
   const int64_t padded = padded_to_lanes(head_dim);

@@ -10,8 +10,7 @@ namespace espalier::ESPALIER_ISA {
 constexpr int kTileWords = kLanes * kLanes;  // 16 rows of 64 bytes
 constexpr int kBlockTiles = kBlock / kLanes;
 constexpr int kBlockChains = kBlock / kChain;
-constexpr int kBlocksInWork = 3;
-constexpr int kScoresInWork = 2;
+constexpr int kScoresInWork = 1;
 
 // Tile instructions of GCC 12 do not say that they read memory: stores must not move behind them.
 ESPALIER_INLINE void finish_stores() { asm volatile("" ::: "memory"); }
@@ -39,11 +38,10 @@ struct TileScores {
   bool is_kept;                     // all factors are 1
 };
 
-// Scratch of a unit; queries stand in groups of 16, one a lane. Three blocks and two sets of scores
-// are in work at a time.
+// Scratch of a unit; queries stand in groups of 16, one a lane.
 struct TileScratch {
   int64_t num_groups, key_tiles, value_tiles;  // tiles of 32 and 16 head elements
-  TileBlock blocks[kBlocksInWork];
+  TileBlock block;
   TileScores scores[kScoresInWork];
   uint32_t* ones;                   // [16]
   uint32_t* queries;                // [num_groups][key_tiles][16 pairs][16 queries]
@@ -68,12 +66,11 @@ static TileScratch lay_out(const AttentionShape& shape, const AttentionUnit& uni
     return taken;
   };
   const auto take_words = [&](int64_t words) { return reinterpret_cast<uint32_t*>(take(words)); };
-  for (TileBlock& block : out.blocks) {
-    block.keys = take_words(kBlock * out.key_tiles * kLanes);
-    block.values = take_words(out.value_tiles * kLanes * kBlock / 2);
-    block.key_scales = take(kBlock);
-    block.value_scales = take(kBlock);
-  }
+  TileBlock& block = out.block;
+  block.keys = take_words(kBlock * out.key_tiles * kLanes);
+  block.values = take_words(out.value_tiles * kLanes * kBlock / 2);
+  block.key_scales = take(kBlock);
+  block.value_scales = take(kBlock);
   const bool is_int8 = shape.format == KvFormat::Int8;
   for (TileScores& one : out.scores) {
     one.scores = take(kBlock * kLanes);
@@ -224,20 +221,15 @@ static void gather_keys(const AttentionShape& shape, const AttentionUnit& unit, 
   }
 }
 
-// Words (x0, y0), (x1, y1), ... of the lower or the upper 16 elements of x and y.
-ESPALIER_INLINE __m512i interleave(__m512i x, __m512i y, int first) {
-  const __m512i words = _mm512_setr_epi32(
-      0x200000, 0x210001, 0x220002, 0x230003, 0x240004, 0x250005, 0x260006, 0x270007, 0x280008,
-      0x290009, 0x2A000A, 0x2B000B, 0x2C000C, 0x2D000D, 0x2E000E, 0x2F000F);
-  const __m512i shift = _mm512_set1_epi16(static_cast<int16_t>(first));
-  return _mm512_permutex2var_epi16(x, _mm512_add_epi16(words, shift), y);
-}
+// Neighbours of two rows as words (x, y), in the order in which unpacking leaves them: word i of
+// the first result is of element unpacked(i), word i of the second one is of the element 4 later.
+ESPALIER_INLINE int64_t unpacked(int64_t word) { return word / 4 * 8 + word % 4; }
 
 // Values transposed, zero where no row of the unit sees them.
 template <typename Element>
 static void gather_values(const AttentionShape& shape, const AttentionUnit& unit, Range range,
-                          const TileBlock& to) {
-  const int64_t dim = shape.head_dim, first = to.first;
+                          const TileBlock& to, Prefetcher& prefetcher) {
+  const int64_t dim = shape.head_dim, padded = padded_to_lanes(dim), first = to.first;
   const Element* values = static_cast<const Element*>(shape.values);
   const auto load_row = [&](int64_t i, int64_t d) {
     if (i < range.begin || i >= range.end) return _mm512_setzero_si512();
@@ -247,18 +239,22 @@ static void gather_values(const AttentionShape& shape, const AttentionUnit& unit
     for (int64_t d = 0; d < dim; d += 2 * kLanes) {
       Vec low[kLanes], high[kLanes];
       for (int64_t i = 0; i < kLanes; ++i) {
+        if (i % 4 == 0) prefetcher.advance(2);
         const __m512i even = load_row(chain * kChain + 2 * i, d);
         const __m512i odd = load_row(chain * kChain + 2 * i + 1, d);
-        low[i] = from_bits(interleave(even, odd, 0));
-        high[i] = from_bits(interleave(even, odd, kLanes));
+        low[i] = from_bits(_mm512_unpacklo_epi16(even, odd));
+        high[i] = from_bits(_mm512_unpackhi_epi16(even, odd));
       }
-      uint32_t* out = to.values + d * kBlock / 2 + chain * kLanes;
       transpose(low);
-      for (int i = 0; i < kLanes; ++i) _mm512_store_si512(out + i * kBlock / 2, bits(low[i]));
-      if (d + kLanes >= dim) continue;
       transpose(high);
-      out += kLanes * kBlock / 2;
-      for (int i = 0; i < kLanes; ++i) _mm512_store_si512(out + i * kBlock / 2, bits(high[i]));
+      uint32_t* out = to.values + d * kBlock / 2 + chain * kLanes;
+      for (int64_t i = 0; i < kLanes; ++i) {
+        const int64_t element = unpacked(i);
+        if (d + element < padded) _mm512_store_si512(out + element * kBlock / 2, bits(low[i]));
+        if (d + element + 4 < padded) {
+          _mm512_store_si512(out + (element + 4) * kBlock / 2, bits(high[i]));
+        }
+      }
     }
   }
 }
@@ -274,14 +270,14 @@ static void gather_scales(const AttentionShape& shape, const AttentionUnit& unit
 }
 
 static void gather_tiles(const AttentionShape& shape, const AttentionUnit& unit, Range range,
-                         int64_t key_tiles, TileBlock& to) {
+                         int64_t key_tiles, TileBlock& to, Prefetcher& prefetcher) {
   if (shape.format == KvFormat::Int8) {
     gather_keys<int8_t>(shape, unit, range, key_tiles, to);
-    gather_values<int8_t>(shape, unit, range, to);
+    gather_values<int8_t>(shape, unit, range, to, prefetcher);
     gather_scales(shape, unit, range, to);
   } else {
     gather_keys<uint16_t>(shape, unit, range, key_tiles, to);
-    gather_values<uint16_t>(shape, unit, range, to);
+    gather_values<uint16_t>(shape, unit, range, to, prefetcher);
   }
 }
 

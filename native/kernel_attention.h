@@ -280,6 +280,7 @@ static __attribute__((noinline)) void attend_flushed(const AttentionShape& shape
   take_queries(shape, unit, queries);
   if (unit.is_fresh) clear_partials(shape, unit, partials);
   const Range seen = seen_by_unit(shape, unit);
+  Prefetcher prefetcher(shape, unit);
   for (int64_t index = unit.blocks.begin; index < unit.blocks.end; ++index) {
     const int64_t first = index * kBlock;
     const Range range = in_block(seen, first);
@@ -287,7 +288,8 @@ static __attribute__((noinline)) void attend_flushed(const AttentionShape& shape
     gather_block(shape, unit, first, range, block);
     if (index + 1 < unit.blocks.end) {
       const Range next = in_block(seen, first + kBlock);
-      prefetch_rows(shape, unit, {first + kBlock + next.begin, first + kBlock + next.end});
+      prefetcher.begin({first + kBlock + next.begin, first + kBlock + next.end});
+      prefetcher.advance(kBlock);
     }
     attend_queries(shape, unit, soft, first, queries, block, partials);
   }

@@ -4,12 +4,13 @@
 // rows as they lie in the pool, lanes of vectors are 16 queries, and what the softmax leaves is the
 // second product's operand once neighbouring positions are interleaved. Only values are transposed.
 //
-// Tile products take about as long as the softmax and use other parts of the core, so that three
-// stages run side by side: the products of values of one group and block, the softmax of the next
-// one and the scores of the one after it, a quarter of each at a time.
+// A few groups go through each stage together: vector instructions run at half their speed for some
+// time around tile instructions, and what one unit has stored is best not read by the other at
+// once.
 #pragma once
 
 #include "attention_tiles.h"
+#include "kernel_attention_few.h"
 
 namespace espalier::ESPALIER_ISA {
 
@@ -21,46 +22,75 @@ struct TileItem {
   bool is_partial = false;  // some lane does not see some position
 };
 
-// Scores of 16 positions, S^T.
-template <int Quarter>
-ESPALIER_INLINE void score_quarter(const TileScratch& scratch, const TileItem& item) {
+// S^T, [kBlock][16].
+static void score_item(const TileScratch& scratch, const TileItem& item) {
   const uint32_t* queries = scratch.queries + item.group * scratch.key_tiles * kTileWords;
-  const KeyRows& keys = item.block->key_rows[Quarter];
-  const char* data = static_cast<const char*>(keys.data);
+  const KeyRows(&keys)[kBlockTiles] = item.block->key_rows;
   _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
   for (int64_t tile = 0; tile < scratch.key_tiles; ++tile) {
-    _tile_loadd(4, data + tile * 64, keys.stride);
-    _tile_loadd(5, queries + tile * kTileWords, 64);
-    _tile_dpbf16ps(0, 4, 5);
+    const auto at = [&](int i) { return static_cast<const char*>(keys[i].data) + tile * 64; };
+    _tile_loadd(6, queries + tile * kTileWords, 64);
+    _tile_loadd(5, at(0), keys[0].stride);
+    _tile_dpbf16ps(0, 5, 6);
+    _tile_loadd(5, at(1), keys[1].stride);
+    _tile_dpbf16ps(1, 5, 6);
+    _tile_loadd(5, at(2), keys[2].stride);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_loadd(5, at(3), keys[3].stride);
+    _tile_dpbf16ps(3, 5, 6);
   }
-  _tile_stored(0, item.scores->scores + Quarter * kTileWords, 64);
+  float* scores = item.scores->scores;
+  _tile_stored(0, scores, 64);
+  _tile_stored(1, scores + kTileWords, 64);
+  _tile_stored(2, scores + 2 * kTileWords, 64);
+  _tile_stored(3, scores + 3 * kTileWords, 64);
 }
 
-// O^T += V^T P^T for a quarter of the tiles of 16 head elements.
-template <int Quarter>
-ESPALIER_INLINE void add_quarter(const TileScratch& scratch, const TileItem& item) {
-  const int64_t end = (Quarter + 1) * scratch.value_tiles / kBlockTiles;
-  for (int64_t tile = Quarter * scratch.value_tiles / kBlockTiles; tile < end; ++tile) {
-    float* sums = scratch.sums + (item.group * scratch.value_tiles + tile) * kTileWords;
-    const uint32_t* values = item.block->values + tile * kLanes * kBlock / 2;
-    _tile_loadd(1, sums, 64);
-    for (int64_t chain = 0; chain < kBlockChains; ++chain) {
-      _tile_loadd(6, values + chain * kLanes, kBlock * 2);
-      _tile_loadd(2, item.scores->weights + chain * kTileWords, 64);
-      _tile_dpbf16ps(1, 6, 2);
+// O^T += V^T P^T for up to four tiles of 16 head elements.
+static void add_values(const TileScratch& scratch, const TileItem& item, int64_t tile) {
+  const int64_t count = smaller(4, scratch.value_tiles - tile);
+  float* sums = scratch.sums + (item.group * scratch.value_tiles + tile) * kTileWords;
+  const uint32_t* values = item.block->values + tile * kLanes * kBlock / 2;
+  constexpr int64_t kStride = kBlock * 2, kStep = kLanes * kBlock / 2;
+  _tile_loadd(0, sums, 64);
+  if (count > 1) _tile_loadd(1, sums + kTileWords, 64);
+  if (count > 2) _tile_loadd(2, sums + 2 * kTileWords, 64);
+  if (count > 3) _tile_loadd(3, sums + 3 * kTileWords, 64);
+  for (int64_t chain = 0; chain < kBlockChains; ++chain, values += kLanes) {
+    _tile_loadd(6, item.scores->weights + chain * kTileWords, 64);
+    _tile_loadd(5, values, kStride);
+    _tile_dpbf16ps(0, 5, 6);
+    if (count > 1) {
+      _tile_loadd(5, values + kStep, kStride);
+      _tile_dpbf16ps(1, 5, 6);
     }
-    _tile_stored(1, sums, 64);
+    if (count > 2) {
+      _tile_loadd(5, values + 2 * kStep, kStride);
+      _tile_dpbf16ps(2, 5, 6);
+    }
+    if (count > 3) {
+      _tile_loadd(5, values + 3 * kStep, kStride);
+      _tile_dpbf16ps(3, 5, 6);
+    }
   }
+  _tile_stored(0, sums, 64);
+  if (count > 1) _tile_stored(1, sums + kTileWords, 64);
+  if (count > 2) _tile_stored(2, sums + 2 * kTileWords, 64);
+  if (count > 3) _tile_stored(3, sums + 3 * kTileWords, 64);
 }
 
-ESPALIER_INLINE void add_totals(const TileScratch& scratch, const TileItem& item) {
+static void add_item(const TileScratch& scratch, const TileItem& item) {
   float* totals = scratch.totals + item.group * kLanes;
-  _tile_loadd(3, totals, 64);
+  _tile_loadd(4, totals, 64);
   for (int64_t chain = 0; chain < kBlockChains; ++chain) {
-    _tile_loadd(2, item.scores->sum_weights + chain * kTileWords, 64);
-    _tile_dpbf16ps(3, 7, 2);
+    _tile_loadd(6, item.scores->sum_weights + chain * kTileWords, 64);
+    _tile_dpbf16ps(4, 7, 6);
   }
-  _tile_stored(3, totals, 64);
+  for (int64_t tile = 0; tile < scratch.value_tiles; tile += 4) add_values(scratch, item, tile);
+  _tile_stored(4, totals, 64);
 }
 
 // Scales and soft cap, and minus infinity where a lane does not see a position.
@@ -127,11 +157,15 @@ ESPALIER_INLINE void store_weights(uint32_t* out, Vec even, Vec odd) {
   _mm512_store_si512(out, _mm512_permutexvar_epi16(lanes, narrow_pairs(even, odd)));
 }
 
-template <int Quarter>
-ESPALIER_INLINE void soften_quarter(const TileItem& item, bool is_int8, Vec power, Vec minus) {
+static void soften_item(const AttentionShape& shape, const TileScratch& scratch,
+                        const Softness& soft, const TileItem& item, Prefetcher& prefetcher) {
+  const bool is_int8 = shape.format == KvFormat::Int8;
+  if (item.is_partial || is_int8 || shape.soft_cap > 0) adjust_scores(shape, scratch, item);
+  const Vec minus = raise_tops(scratch, soft, item), power = splat(soft.power);
   const TileScores& to = *item.scores;
 #pragma GCC unroll 8
-  for (int i = Quarter * kLanes; i < (Quarter + 1) * kLanes; i += 2) {
+  for (int i = 0; i < kBlock; i += 2) {
+    if (i % 4 == 0) prefetcher.advance(1);
     const float* scores = to.scores + i * kLanes;
     const Vec even = short_exp2(fma(load(scores), power, minus));
     const Vec odd = short_exp2(fma(load(scores + kLanes), power, minus));
@@ -141,68 +175,33 @@ ESPALIER_INLINE void soften_quarter(const TileItem& item, bool is_int8, Vec powe
     store_weights(to.weights + i / 2 * kLanes, mul(even, splat(scales[0])),
                   mul(odd, splat(scales[1])));
   }
+  if (!to.is_kept) scale_sums(scratch, item);
 }
 
-// The items in work, each in its stage.
-class TilePipeline {
- public:
-  TilePipeline(const AttentionShape& shape, TileScratch& scratch)
-      : shape_(shape),
-        soft_(softness_of(shape)),
-        scratch_(scratch),
-        is_plain_(shape.soft_cap == 0 && shape.format != KvFormat::Int8) {}
+static void attend_items(const AttentionShape& shape, const TileScratch& scratch,
+                         const Softness& soft, const TileItem* items, int64_t count,
+                         Prefetcher& prefetcher) {
+  for (int64_t i = 0; i < count; ++i) score_item(scratch, items[i]);
+  for (int64_t i = 0; i < count; ++i) soften_item(shape, scratch, soft, items[i], prefetcher);
+  finish_stores();
+  for (int64_t i = 0; i < count; ++i) add_item(scratch, items[i]);
+}
 
-  // Takes a further item in, and moves the others on.
-  void push(TileItem scoring) {
-    Vec minus = zero();
-    if (softening_.block != nullptr) {
-      if (softening_.is_partial || !is_plain_) adjust_scores(shape_, scratch_, softening_);
-      minus = raise_tops(scratch_, soft_, softening_);
-    }
-    if (adding_.block != nullptr && !adding_.scores->is_kept) scale_sums(scratch_, adding_);
-    if (scoring.block != nullptr) scoring.scores = &scratch_.scores[num_items_++ % kScoresInWork];
-    finish_stores();
-    run_quarter<0>(scoring, minus);
-    run_quarter<1>(scoring, minus);
-    run_quarter<2>(scoring, minus);
-    run_quarter<3>(scoring, minus);
-    if (adding_.block != nullptr) add_totals(scratch_, adding_);
-    finish_stores();
-    adding_ = softening_;
-    softening_ = scoring;
-  }
-
-  void drain() {
-    push({});
-    push({});
-  }
-
- private:
-  template <int Quarter>
-  __attribute__((always_inline)) void run_quarter(const TileItem& scoring, Vec minus) const {
-    if (scoring.block != nullptr) score_quarter<Quarter>(scratch_, scoring);
-    if (adding_.block != nullptr) add_quarter<Quarter>(scratch_, adding_);
-    if (softening_.block == nullptr) return;
-    const bool is_int8 = shape_.format == KvFormat::Int8;
-    soften_quarter<Quarter>(softening_, is_int8, splat(soft_.power), minus);
-  }
-
-  const AttentionShape& shape_;
-  const Softness soft_;
-  TileScratch& scratch_;
-  const bool is_plain_;
-  TileItem softening_, adding_;
-  int64_t num_items_ = 0;
-};
-
-static void push_block(TilePipeline& pipeline, const TileScratch& scratch, TileBlock& block) {
+static void attend_tile_block(const AttentionShape& shape, TileScratch& scratch,
+                              const Softness& soft, TileBlock& block, Prefetcher& prefetcher) {
+  TileItem items[kScoresInWork];
+  int64_t count = 0;
   const int64_t last = block.first + kBlock - 1;
   for (int64_t group = 0; group < scratch.num_groups; ++group) {
     const GroupRange seen = range_of(scratch, group);
     if (seen.latest_last < block.first || seen.earliest_first > last) continue;
     const bool is_partial = seen.earliest_last < last || seen.latest_first > block.first;
-    pipeline.push({&block, nullptr, group, is_partial});
+    items[count] = {&block, &scratch.scores[count], group, is_partial};
+    if (++count < kScoresInWork) continue;
+    attend_items(shape, scratch, soft, items, count, prefetcher);
+    count = 0;
   }
+  attend_items(shape, scratch, soft, items, count, prefetcher);
 }
 
 static __attribute__((noinline)) void attend_tiles_flushed(const AttentionShape& shape,
@@ -216,22 +215,23 @@ static __attribute__((noinline)) void attend_tiles_flushed(const AttentionShape&
   _mm512_store_si512(scratch.ones, _mm512_set1_epi32(0x3F803F80));
   finish_stores();
   _tile_loadd(7, scratch.ones, 64);
-  TilePipeline pipeline(shape, scratch);
+  const Softness soft = softness_of(shape);
   const Range seen = seen_by_unit(shape, unit);
+  Prefetcher prefetcher(shape, unit);
   for (int64_t index = unit.blocks.begin; index < unit.blocks.end; ++index) {
-    TileBlock& block = scratch.blocks[index % kBlocksInWork];
+    TileBlock& block = scratch.block;
     block.first = index * kBlock;
     const Range range = in_block(seen, block.first);
     if (range.begin >= range.end) continue;
     if (index + 1 < unit.blocks.end) {
       const int64_t first = block.first + kBlock;
       const Range next = in_block(seen, first);
-      prefetch_rows(shape, unit, {first + next.begin, first + next.end});
+      prefetcher.begin({first + next.begin, first + next.end});
     }
-    gather_tiles(shape, unit, range, scratch.key_tiles, block);
-    push_block(pipeline, scratch, block);
+    gather_tiles(shape, unit, range, scratch.key_tiles, block, prefetcher);
+    finish_stores();
+    attend_tile_block(shape, scratch, soft, block, prefetcher);
   }
-  pipeline.drain();
   for (int64_t group = 0; group < scratch.num_groups; ++group) {
     store_partials(shape, unit, group, scratch, partials);
   }
@@ -243,9 +243,13 @@ static void attend_in_tiles(const AttentionShape& shape, const AttentionUnit& un
     attend_in_vectors(shape, unit, partials, scratch);
     return;
   }
+  if (unit.num_rows * shape.heads_per_kv <= kFewQueries) {
+    attend_few(shape, unit, partials, scratch);
+    return;
+  }
   const FlushSubnormals scope;
   TileShapes shapes;
-  for (int tile = 0; tile < 8; ++tile) shapes.set(tile, tile == 3 || tile == 7 ? 1 : kLanes, 64);
+  for (int tile = 0; tile < 8; ++tile) shapes.set(tile, tile == 4 || tile == 7 ? 1 : kLanes, 64);
   const Tiles tiles(shapes);
   attend_tiles_flushed(shape, unit, partials, scratch);
 }

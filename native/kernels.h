@@ -144,7 +144,7 @@ static inline int64_t padded_to_step(int64_t n) { return (n + kStep - 1) / kStep
 // Floats that attend_run needs as scratch for so many queries, aligned to 64 bytes.
 static inline int64_t attention_scratch(int64_t head_dim, int64_t num_queries) {
   const int64_t padded = padded_to_step(head_dim), queries = padded_to_lanes(num_queries);
-  return kBlock * (4 * padded + 6 * kLanes) + queries * (2 * padded + 4 * kLanes) + 8 * kLanes;
+  return kBlock * (2 * padded + 36 * kLanes) + queries * (2 * padded + 4 * kLanes) + 20 * kLanes;
 }
 
 struct Kernels {
