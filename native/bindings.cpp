@@ -2,6 +2,7 @@
 
 NB_MODULE(_native, m) {
   m.doc() = "Native kernels of Espalier";
+  espalier::bind_strings(m);
   espalier::bind_unpack(m);
   espalier::bind_thread_pool(m);
   espalier::bind_executor(m);

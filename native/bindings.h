@@ -5,6 +5,7 @@
 
 namespace espalier {
 
+void bind_strings(nanobind::module_& m);
 void bind_unpack(nanobind::module_& m);
 void bind_thread_pool(nanobind::module_& m);
 void bind_executor(nanobind::module_& m);

@@ -69,13 +69,21 @@ Isa detect() {
   return Isa::Avx512Amx;
 }
 
+constexpr Isa kAll[] = {Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Amx};
+
+#elif defined(__aarch64__)
+
+Isa detect() { return Isa::Neon; }  // every one of these processors has it
+
+constexpr Isa kAll[] = {Isa::Portable, Isa::Neon};
+
 #else
 
 Isa detect() { return Isa::Portable; }
 
-#endif
+constexpr Isa kAll[] = {Isa::Portable};
 
-constexpr Isa kAll[] = {Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Amx};
+#endif
 
 }  // namespace
 
@@ -86,6 +94,8 @@ Isa best_isa() {
 
 const char* isa_name(Isa isa) {
   switch (isa) {
+    case Isa::Neon:
+      return "neon";
     case Isa::Avx2:
       return "avx2";
     case Isa::Avx512:
@@ -123,6 +133,8 @@ const Kernels& kernels_for(Isa isa) {
   if (isa == Isa::Avx512) return kernels_avx512();
   if (isa == Isa::Avx512Vnni) return kernels_avx512vnni();
   if (isa == Isa::Avx512Amx) return kernels_avx512amx();
+#elif defined(__aarch64__)
+  if (isa == Isa::Neon) return kernels_neon();
 #endif
   (void)isa;
   return kernels_portable();

@@ -8,8 +8,9 @@ namespace espalier {
 
 struct Kernels;
 
-// In ascending order of speed; each includes the ones before it.
-enum class Isa : int { Portable, Avx2, Avx512, Avx512Vnni, Avx512Amx };
+// In ascending order of speed; each includes the ones before it of the same architecture. Neon is
+// that of 64-bit Arm, the others are those of x86-64.
+enum class Isa : int { Portable, Neon, Avx2, Avx512, Avx512Vnni, Avx512Amx };
 
 // The best one that this CPU and its operating system offer (and that this build has).
 Isa best_isa();

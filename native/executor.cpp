@@ -35,6 +35,19 @@ int64_t tile_buffer_bytes(const Graph& graph) {
   return std::max(kTileBufferBytes, padded_to_step(graph.widest_input()) * kLanes);
 }
 
+// Bytes of all packed matrices.
+int64_t packed_bytes(const Graph& graph, WeightChoice choice) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < graph.weights().size(); ++i) {
+    const auto index = static_cast<int>(i);
+    const Weight& weight = graph.weights()[i];
+    if (!weight.is_matrix || !graph.is_multiplied(index)) continue;
+    sum += packed_matrix_bytes(weight_format(graph, index, choice), weight.raw.num_rows,
+                               weight.raw.num_columns);
+  }
+  return sum;
+}
+
 }  // namespace
 
 Executor::Executor(std::shared_ptr<const Graph> graph, const ExecutorOptions& options)
@@ -57,6 +70,7 @@ Executor::Executor(std::shared_ptr<const Graph> graph, const ExecutorOptions& op
 void Executor::pack_weights() {
   const ThreadPool::Awake awake(pool_);
   const std::vector<Weight>& weights = graph_->weights();
+  weights_ = Arena(packed_bytes(*graph_, options_.weights));
   matrices_.resize(weights.size());
   vectors_.resize(weights.size());
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -64,7 +78,8 @@ void Executor::pack_weights() {
       vectors_[i] = unpack_vector(weights[i]);
     } else if (graph_->is_multiplied(static_cast<int>(i))) {
       const auto index = static_cast<int>(i);
-      matrices_[i].emplace(weights[i], weight_format(*graph_, index, options_.weights), pool_);
+      matrices_[i].emplace(weights[i], weight_format(*graph_, index, options_.weights), weights_,
+                           pool_);
     }
   }
 }
@@ -163,14 +178,9 @@ void Executor::fill_rope(size_t index, Range rows) {
 MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options) {
   const Geometry& g = graph.geometry();
   MemoryUse use{0, 0, 0};
-  for (size_t i = 0; i < graph.weights().size(); ++i) {
-    const Weight& weight = graph.weights()[i];
-    if (!weight.is_matrix) {
-      use.weights += padded_to_lanes(weight.raw.num_columns) * 4;
-    } else if (graph.is_multiplied(static_cast<int>(i))) {
-      const WeightFormat format = weight_format(graph, static_cast<int>(i), options.weights);
-      use.weights += packed_matrix_bytes(format, weight.raw.num_rows, weight.raw.num_columns);
-    }
+  use.weights = packed_bytes(graph, options.weights);
+  for (const Weight& weight : graph.weights()) {
+    if (!weight.is_matrix) use.weights += padded_to_lanes(weight.raw.num_columns) * 4;
   }
   use.kv_pool = kv_pool_bytes(g, options.num_slots, options.kv_format);
   int64_t row_bytes = 0;

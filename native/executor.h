@@ -140,6 +140,7 @@ class Executor {
   ExecutorOptions options_;
   const Kernels& kernels_;
   StepChecker checker_;
+  Arena weights_;
   std::vector<std::optional<PackedMatrix>> matrices_;  // by weight
   std::vector<Memory> vectors_;                        // by weight
   Memory kv_pool_;

@@ -8,8 +8,6 @@
 
 namespace espalier::ESPALIER_ISA {
 
-constexpr int kBf16Rows = 4;
-
 template <int R>
 static void bf16_block(const Bf16Matrix& w, const Bf16Rows& x, const RowsOut& out, int64_t row,
                        int64_t tile) {

@@ -40,7 +40,7 @@ ESPALIER_INLINE Int8Matrix expanded_tiles(const Int4Matrix& w, int64_t tile, int
           w.out_features - tile * kLanes};
 }
 
-// Integer sums of a row in one tile: two or four of them, so that no product waits for the one
+// Integer sums of a row in one tile: up to four of them, so that no product waits for the one
 // before where there are few rows.
 template <int Chains>
 struct PairSums {
@@ -72,9 +72,9 @@ ESPALIER_INLINE void add_record(const uint8_t* record, const int32_t* pairs, int
       const int32_t* pair = pairs + r * stride + 4 * line;
       IVec(&chains)[Chains] = sums[r].chains;
       chains[0] = dot_pairs(chains[0], first_even, pair[0]);
-      chains[1] = dot_pairs(chains[1], first_odd, pair[1]);
-      chains[Chains - 2] = dot_pairs(chains[Chains - 2], second_even, pair[2]);
-      chains[Chains - 1] = dot_pairs(chains[Chains - 1], second_odd, pair[3]);
+      chains[1 % Chains] = dot_pairs(chains[1 % Chains], first_odd, pair[1]);
+      chains[2 % Chains] = dot_pairs(chains[2 % Chains], second_even, pair[2]);
+      chains[3 % Chains] = dot_pairs(chains[3 % Chains], second_odd, pair[3]);
     }
   }
 }
@@ -82,7 +82,7 @@ ESPALIER_INLINE void add_record(const uint8_t* record, const int32_t* pairs, int
 template <int R>
 static void int4_block(const Int4Matrix& w, const QuantizedRows& x, const RowsOut& out, int64_t row,
                        int64_t tile) {
-  constexpr int kChains = R <= 2 ? 4 : 2;
+  constexpr int kChains = 4 * R <= kInt4Sums ? 4 : 2 * R <= kInt4Sums ? 2 : 1;
   const int64_t records = w.steps_per_group * kRecordsPerStep, stride = x.num_steps * kStep / 2;
   const int64_t num_groups = w.num_steps / w.steps_per_group;
   const uint8_t* record = w.records + tile * num_groups * records * Int4Matrix::kRecord;

@@ -98,7 +98,7 @@ template <int R, int C>
 static void int8_block(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out, int64_t row,
                        int64_t tile) {
   // Two integer sums per output hide the latency of the products where there are few outputs.
-  constexpr int kChains = R * C <= 8 ? 2 : 1;
+  constexpr int kChains = 2 * R * C <= kInt8Sums ? 2 : 1;
   const int64_t tile_bytes = w.num_steps * kStep * kLanes, stride = x.num_steps * kStep / 2;
   const int64_t num_groups = w.num_steps / w.steps_per_group;
   const int64_t quads = w.steps_per_group * kStep / 4;

@@ -141,7 +141,7 @@ static inline int64_t partial_stride(int64_t head_dim) {
   return padded_to_lanes(head_dim) + kLanes;
 }
 static inline int64_t padded_to_step(int64_t n) { return (n + kStep - 1) / kStep * kStep; }
-// Floats that attend_run needs as scratch for so many queries.
+// Floats that attend_run needs as scratch for so many queries, aligned to 64 bytes.
 static inline int64_t attention_scratch(int64_t head_dim, int64_t num_queries) {
   const int64_t padded = padded_to_step(head_dim), queries = padded_to_lanes(num_queries);
   return kBlock * (2 * padded + 6 * kLanes) + queries * (2 * padded + 4 * kLanes) + 32 * kLanes;
@@ -192,6 +192,8 @@ const Kernels& kernels_avx2();
 const Kernels& kernels_avx512();
 const Kernels& kernels_avx512vnni();
 const Kernels& kernels_avx512amx();
+#elif defined(__aarch64__)
+const Kernels& kernels_neon();
 #endif
 
 }  // namespace espalier

@@ -39,6 +39,13 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
+void* Arena::take(int64_t num_bytes) {
+  const int64_t begin = used_;
+  used_ += padded(num_bytes);
+  if (used_ > static_cast<int64_t>(memory_.size())) throw std::logic_error("an arena is too small");
+  return memory_.as<uint8_t>() + begin;
+}
+
 int64_t checked_product(std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   for (const int64_t factor : factors) {

@@ -30,6 +30,28 @@ class Memory {
   size_t size_ = 0;
 };
 
+// One block of memory that is handed out in pieces, one behind the other: matrices that are read in
+// turn then share huge pages, and the processor's prefetchers run from one into the next.
+class Arena {
+ public:
+  static constexpr int64_t kAlignment = 64;
+  // What a piece takes of an arena.
+  static int64_t padded(int64_t num_bytes) {
+    return (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  Arena() = default;
+  // Throws std::bad_alloc.
+  explicit Arena(int64_t num_bytes) : memory_(static_cast<size_t>(num_bytes)) {}
+
+  // Zeros that live as long as the arena. Throws std::logic_error where no room is left.
+  void* take(int64_t num_bytes);
+
+ private:
+  Memory memory_;
+  int64_t used_ = 0;
+};
+
 // Product of sizes in bytes or elements; throws std::invalid_argument on overflow or a negative.
 int64_t checked_product(std::initializer_list<int64_t> factors);
 

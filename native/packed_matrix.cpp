@@ -145,18 +145,18 @@ void store_column(const FourBitGroup& group, float inverse_scale, int64_t column
 
 int64_t packed_matrix_bytes(WeightFormat format, int64_t out_features, int64_t in_features) {
   const int64_t tiles = padded_to_lanes(out_features) / kLanes;
-  const int64_t weights = checked_product({tiles, tile_bytes(format, in_features)});
+  const int64_t weights = Arena::padded(checked_product({tiles, tile_bytes(format, in_features)}));
   if (!has_scales(format)) return weights;
   return weights + checked_product({tiles, kLanes, num_groups(format, in_features), 4});
 }
 
-PackedMatrix::PackedMatrix(const Weight& weight, WeightFormat format, ThreadPool& pool)
+PackedMatrix::PackedMatrix(const Weight& weight, WeightFormat format, Arena& arena,
+                           ThreadPool& pool)
     : format_(format), out_features_(weight.raw.num_rows), in_features_(weight.raw.num_columns) {
-  tiles_ =
-      Memory(static_cast<size_t>(checked_product({num_tiles(), tile_bytes(format, in_features_)})));
+  tiles_ = arena.take(checked_product({num_tiles(), tile_bytes(format, in_features_)}));
   if (has_scales(format)) {
-    scales_ = Memory(static_cast<size_t>(
-        checked_product({num_tiles(), kLanes, num_groups(format, in_features_), 4})));
+    scales_ = static_cast<float*>(
+        arena.take(checked_product({num_tiles(), kLanes, num_groups(format, in_features_), 4})));
   }
   const RawTensor& raw = weight.raw;
   std::vector<std::vector<float>> scratch(static_cast<size_t>(pool.num_threads()));
@@ -180,8 +180,8 @@ void PackedMatrix::pack_int8(const float* rows, int64_t tile, const std::string&
   const int64_t groups = num_groups(format_, in_features_);
   for (int64_t group = 0; group < groups; ++group) {
     const int64_t begin = group * kStep, count = std::min<int64_t>(kStep, in_features_ - begin);
-    int8_t* lines = tiles_.as<int8_t>() + (tile * groups + group) * kStep * kLanes;
-    float* scales = scales_.as<float>() + (tile * groups + group) * kLanes;
+    int8_t* lines = tiles<int8_t>() + (tile * groups + group) * kStep * kLanes;
+    float* scales = scales_ + (tile * groups + group) * kLanes;
     for (int64_t column = 0; column < kLanes; ++column) {
       const float* x = rows + column * in_features_ + begin;
       const float largest = largest_magnitude(x, count);
@@ -201,7 +201,7 @@ void PackedMatrix::pack_int4(const Weight& weight, int64_t tile) {
   const int64_t records = padded_to_step(in_features_) / kNibbleGroup;
   const int64_t groups = num_groups(format_, in_features_);
   std::vector<FourBitGroup> found(static_cast<size_t>(records));
-  uint8_t* first_record = tiles_.as<uint8_t>() + tile * records * Int4Matrix::kRecord;
+  uint8_t* first_record = tiles<uint8_t>() + tile * records * Int4Matrix::kRecord;
   for (int64_t column = 0; column < kLanes; ++column) {
     const int64_t row = tile * kLanes + column;
     if (row >= out_features_) break;
@@ -215,7 +215,7 @@ void PackedMatrix::pack_int4(const Weight& weight, int64_t tile) {
         largest = std::max(largest, found_here);
       }
       if (largest < kTiny) continue;
-      scales_.as<float>()[(tile * groups + group) * kLanes + column] = largest / kLargest;
+      scales_[(tile * groups + group) * kLanes + column] = largest / kLargest;
       for (int64_t i = begin; i < end; ++i) {
         store_column(found[static_cast<size_t>(i)], kLargest / largest, column,
                      first_record + i * Int4Matrix::kRecord);
@@ -226,7 +226,7 @@ void PackedMatrix::pack_int4(const Weight& weight, int64_t tile) {
 
 void PackedMatrix::pack_bf16(const float* rows, int64_t tile, const std::string& name) {
   const int64_t padded = padded_to_pairs(in_features_);
-  uint16_t* out = tiles_.as<uint16_t>() + tile * padded * kLanes;
+  uint16_t* out = tiles<uint16_t>() + tile * padded * kLanes;
   for (int64_t column = 0; column < kLanes; ++column) {
     const float* x = rows + column * in_features_;
     if (!std::isfinite(largest_magnitude(x, in_features_))) fail_not_finite(name);
@@ -237,7 +237,7 @@ void PackedMatrix::pack_bf16(const float* rows, int64_t tile, const std::string&
 }
 
 void PackedMatrix::pack_f32(const float* rows, int64_t tile, const std::string& name) {
-  float* out = tiles_.as<float>() + tile * in_features_ * kLanes;
+  float* out = tiles<float>() + tile * in_features_ * kLanes;
   for (int64_t column = 0; column < kLanes; ++column) {
     const float* x = rows + column * in_features_;
     if (!std::isfinite(largest_magnitude(x, in_features_))) fail_not_finite(name);
@@ -246,8 +246,8 @@ void PackedMatrix::pack_f32(const float* rows, int64_t tile, const std::string& 
 }
 
 Int8Matrix PackedMatrix::int8(const float* bias) const {
-  return {tiles_.as<int8_t>(),
-          scales_.as<float>(),
+  return {tiles<int8_t>(),
+          scales_,
           bias,
           num_steps(in_features_),
           steps_per_group(format_, in_features_),
@@ -255,8 +255,8 @@ Int8Matrix PackedMatrix::int8(const float* bias) const {
 }
 
 Int4Matrix PackedMatrix::int4(const float* bias) const {
-  return {tiles_.as<uint8_t>(),
-          scales_.as<float>(),
+  return {tiles<uint8_t>(),
+          scales_,
           bias,
           num_steps(in_features_),
           steps_per_group(format_, in_features_),
@@ -264,12 +264,12 @@ Int4Matrix PackedMatrix::int4(const float* bias) const {
 }
 
 Bf16Matrix PackedMatrix::bf16(const float* bias) const {
-  return {tiles_.as<uint16_t>(), bias, padded_to_pairs(in_features_) / Bf16Matrix::kStep,
+  return {tiles<uint16_t>(), bias, padded_to_pairs(in_features_) / Bf16Matrix::kStep,
           out_features_};
 }
 
 F32Matrix PackedMatrix::f32(const float* bias) const {
-  return {tiles_.as<float>(), bias, in_features_, out_features_};
+  return {tiles<float>(), bias, in_features_, out_features_};
 }
 
 Memory unpack_vector(const Weight& weight) {

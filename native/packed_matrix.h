@@ -22,12 +22,13 @@ int64_t packed_matrix_bytes(WeightFormat format, int64_t out_features, int64_t i
 class PackedMatrix {
  public:
   // Throws std::invalid_argument where an element is not finite. A few rows at a time are floats.
-  PackedMatrix(const Weight& weight, WeightFormat format, ThreadPool& pool);
+  // The matrix lies in `arena`, which outlives it, and takes packed_matrix_bytes of it.
+  PackedMatrix(const Weight& weight, WeightFormat format, Arena& arena, ThreadPool& pool);
 
   WeightFormat format() const { return format_; }
   int64_t num_tiles() const { return padded_to_lanes(out_features_) / kLanes; }
   int64_t in_features() const { return in_features_; }
-  int64_t num_bytes() const { return static_cast<int64_t>(tiles_.size() + scales_.size()); }
+  int64_t num_bytes() const { return packed_matrix_bytes(format_, out_features_, in_features_); }
 
   // `bias` is [out_features, padded to 16] or null, and stays the caller's.
   Int8Matrix int8(const float* bias) const;
@@ -43,7 +44,13 @@ class PackedMatrix {
 
   WeightFormat format_;
   int64_t out_features_, in_features_;
-  Memory tiles_, scales_;
+  template <typename Element>
+  Element* tiles() const {
+    return static_cast<Element*>(tiles_);
+  }
+
+  void* tiles_;
+  float* scales_ = nullptr;
 };
 
 // A vector in float32, padded with zeros to 16.

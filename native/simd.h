@@ -20,6 +20,8 @@
 #include "simd_avx512.h"
 #elif defined(__AVX2__)
 #include "simd_avx2.h"
+#elif defined(ESPALIER_NEON)
+#include "simd_neon.h"
 #else
 #include "simd_portable.h"
 #endif

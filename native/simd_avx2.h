@@ -7,6 +7,9 @@ namespace espalier::ESPALIER_ISA {
 
 constexpr int kInt8Rows = 4;   // rows that the int8 kernel takes at once
 constexpr int kInt8Tiles = 1;  // and tiles
+constexpr int kInt8Sums = 8;
+constexpr int kInt4Sums = 8;
+constexpr int kBf16Rows = 4;
 constexpr int kAccumulators = 6;
 constexpr int kFloatRows = 3;
 constexpr int kScoreVectors = 2;

@@ -13,6 +13,9 @@ namespace espalier::ESPALIER_ISA {
 
 constexpr int kInt8Rows = 8;   // rows that the int8 kernel takes at once
 constexpr int kInt8Tiles = 2;  // and tiles
+constexpr int kInt8Sums = 16;
+constexpr int kInt4Sums = 8;
+constexpr int kBf16Rows = 4;
 constexpr int kAccumulators = 24;
 constexpr int kFloatRows = 6;
 constexpr int kScoreVectors = 4;

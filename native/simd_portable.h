@@ -6,6 +6,9 @@ namespace espalier::ESPALIER_ISA {
 
 constexpr int kInt8Rows = 4;      // rows that the int8 kernel takes at once
 constexpr int kInt8Tiles = 1;     // and tiles
+constexpr int kInt8Sums = 8;      // vectors of integer sums that it keeps in registers
+constexpr int kInt4Sums = 8;      // the same for the int4 kernel
+constexpr int kBf16Rows = 4;      // rows that the bfloat16 kernel takes at once
 constexpr int kAccumulators = 6;  // vectors that the float kernels keep in registers
 constexpr int kFloatRows = 3;     // rows that they take at once
 constexpr int kScoreVectors = 2;  // vectors of scores or head elements that attention takes

@@ -3,7 +3,8 @@
     python bench/engine/parts.py
     python bench/engine/parts.py --model gemma3-270m
 
-prints JSON: times are medians of processor time (time.process_time) on one thread.
+prints JSON: times are medians of processor time (time.process_time) on one thread, unless they say
+otherwise.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier._native import ThreadPool
 from espalier.engine.async_engine import AsyncEngine
 from espalier.engine.engine import EngineCore
 from espalier.engine.options import EngineOptions
@@ -30,13 +33,16 @@ from espalier.engine.sampler import Sampler
 from espalier.engine.sampler_rows import SampledToken, SampleRow
 from espalier.exec.executor import Float32Array, StepBatch
 from espalier.exec.plan import Plan
+from espalier.exec.processors import usable_processors
 from espalier.loaders.model import LoadedModel, load_model
 from espalier.loaders.resolve import resolve_model
+from espalier.runtime import Engine
 from espalier.types import SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0, max_new_tokens=400, ignore_eos=True)
 WARM = SamplingParams(temperature=0.8)
 NUCLEUS = SamplingParams(temperature=0.8, top_p=0.95)
+PENALISED = SamplingParams(temperature=0.0, frequency_penalty=0.5)
 TOP_50 = SamplingParams(temperature=0.8, top_p=0.95, top_k=50)
 TREE_PATHS, TREE_DEPTH, EDGE_TOKENS = 1_000, 11, 90
 
@@ -180,11 +186,13 @@ def tree_times() -> dict[str, float]:
 
 
 def sampler_times(vocab_size: int) -> dict[str, float]:
-    """Microseconds per row of a batch of 16."""
+    """Microseconds per row of a batch of 16, on one thread."""
     sampler = Sampler(vocab_size)
     random = np.random.default_rng(0)
     flat = random.normal(0, 1, (16, vocab_size)).astype(np.float32)
     logits = 4 * flat
+    half = random.integers(0, 2**32, (vocab_size + 31) // 32, dtype=np.uint32)
+    seen = random.integers(0, vocab_size, 500).astype(np.int32)
     logits[:, :20] += 20  # as after most texts: a few tokens hold nearly everything
     kinds = {
         "greedy": (logits, SampleRow(GREEDY, 0, 10, (), ())),
@@ -193,11 +201,52 @@ def sampler_times(vocab_size: int) -> dict[str, float]:
         "temperature, top_p": (logits, SampleRow(NUCLEUS, 0, 10, (), ())),
         "temperature, top_k 50, top_p": (logits, SampleRow(TOP_50, 0, 10, (), ())),
         "temperature, top_p, flat": (flat, SampleRow(NUCLEUS, 0, 10, (), ())),
+        "greedy, half of all masked": (logits, SampleRow(GREEDY, 0, 10, mask=half)),
+        "greedy, penalties on 500 tokens": (logits, SampleRow(PENALISED, 0, 10, (), seen)),
     }
     return {
         name: round(median_s(partial(sampler.sample, values, [row] * 16), 30) / 16 * 1e6, 1)
         for name, (values, row) in kinds.items()
     }
+
+
+def shared_sampler_times(vocab_size: int) -> dict[str, float]:
+    """Milliseconds of the clock of 64 rows at once, by threads, the median of 30."""
+    logits = np.random.default_rng(0).normal(0, 4, (64, vocab_size)).astype(np.float32)
+    found = {}
+    for num_threads in sorted({1, usable_processors()}):
+        sampler = Sampler(vocab_size, pool=ThreadPool(num_threads))
+        for name, sampling in (("greedy", GREEDY), ("temperature, top_p", NUCLEUS)):
+            rows = [SampleRow(sampling, row, 10) for row in range(64)]
+            times = []
+            for _ in range(30):
+                start = time.perf_counter()
+                sampler.sample(logits, rows)
+                times.append(time.perf_counter() - start)
+            found[f"{name}, {num_threads} threads"] = round(statistics.median(times) * 1e3, 2)
+    return found
+
+
+def load_times(path: Path) -> dict[str, float]:
+    """Seconds of the clock, from a warm file cache, the least of three."""
+
+    def start_engine() -> None:
+        Engine(path, max_total_tokens=4096).shutdown()
+
+    return {
+        "file and tokenizer": round(least_s(lambda: load_model(path)), 2),
+        "whole engine": round(least_s(start_engine), 2),
+    }
+
+
+def least_s(action: Callable[[], Any]) -> float:
+    """Seconds of the clock of the fastest of three calls."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def tokenizer_times(model: LoadedModel) -> dict[str, float]:
@@ -223,17 +272,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default=None)
     path = resolve_model(parser.parse_args().model)
-    start = time.process_time()
     model = load_model(path)
-    loaded_s = time.process_time() - start
     vocab_size = model.plan.geometry.vocab_size
     result = {
         "model": model.name,
-        "load without weights, s": round(loaded_s, 2),
+        "load, s": load_times(path),
         "step without executor and sampler, ms": step_times(model),
         "the same through AsyncEngine, ms": delivery_times(model),
         "radix tree, us": tree_times(),
         f"sampler at {vocab_size}, us per row": sampler_times(vocab_size),
+        "sampler, 64 rows, ms": shared_sampler_times(vocab_size),
         "tokenizer": tokenizer_times(model),
     }
     print(json.dumps(result, indent=1))

@@ -133,6 +133,7 @@ class Engine:
 
     def _start(self, model: LoadedModel) -> None:
         core = _make_core(model, self.settings)
+        model.weights.release_pages()  # what is packed is not needed twice
         self._tokenizer = model.tokenizer
         self._engine = AsyncEngine(core)
         self._endpoint = LocalBackend(

@@ -33,7 +33,7 @@ class EngineChoice:
     kv_dtype: str | None = option(
         "Form that keys and values are held in: auto, bf16, int8 or f32.",
         metavar="FORM",
-        show_default="auto: bf16, with f32 weights f32",
+        show_default="auto: f32 with f32 weights, else bf16",
     )
     num_threads: int | None = option(
         "Threads that compute.",

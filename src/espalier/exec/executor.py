@@ -92,7 +92,8 @@ class ExecutorOptions:
             weights, else bf16).
         num_threads: threads; None for ESPALIER_THREADS, else every processor that the process may
             use.
-        isa: "auto", "portable", "avx2", "avx512", "avx512vnni", "avx512amx"; native only.
+        isa: "auto", "portable", "neon", "avx2", "avx512", "avx512vnni", "avx512amx"; native
+            only.
         max_rows: most rows that one step may have.
     """
 

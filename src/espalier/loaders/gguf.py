@@ -85,6 +85,10 @@ class GgufFile:
         num_bytes = _native.packed_bytes(kind.value, math.prod(shape))
         return RawTensor(name, kind, shape, self._file.view(self._data_start + offset, num_bytes))
 
+    def release_pages(self) -> None:
+        """Gives back the memory of what was read; it is read again when asked for."""
+        self._file.release_pages()
+
     def _check_data(self, cursor: ByteCursor, alignment: int) -> None:
         """Every tensor lies inside the file, aligned, and apart from the others."""
         end = 0

@@ -10,6 +10,7 @@ import struct
 
 import numpy as np
 
+from espalier import _native
 from espalier.loaders.mapped_file import ByteCursor
 
 U32 = struct.Struct("<I")
@@ -98,18 +99,9 @@ def _numbers(cursor: ByteCursor, kind: int, length: int, key: str) -> list[objec
 
 
 def _strings(cursor: ByteCursor, length: int, key: str) -> list[object]:
-    # A tight loop: a vocabulary has hundreds of thousands of strings.
-    data, position, end = cursor.file.map, cursor.position, cursor.file.num_bytes
-    unpack = U64.unpack_from
-    strings: list[object] = []
-    for index in range(length):
-        start = position + 8
-        if start > end or (position := start + unpack(data, start - 8)[0]) > end:
-            cursor.position = start - 8
-            raise cursor.error(f"string {index:,} of {key} goes beyond the end of the file")
-        try:
-            strings.append(str(data[start:position], "utf-8"))
-        except UnicodeDecodeError:
-            raise cursor.error(f"string {index:,} of {key} is not UTF-8 text", start) from None
+    strings, position = _native.read_strings(cursor.file.bytes, cursor.position, length)
     cursor.position = position
-    return strings
+    if len(strings) < length:  # the next one is damaged; reading it says how
+        string(cursor, f"string {len(strings):,} of {key}")
+        raise AssertionError("a string could be read after all")
+    return list(strings)

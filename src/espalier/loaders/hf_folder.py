@@ -63,6 +63,10 @@ class HfFolder:
         """The tensor of that name, a view of a map; raises ModelFileError where there is none."""
         return self._shards.tensor(name)
 
+    def release_pages(self) -> None:
+        """Gives back the memory of what was read; it is read again when asked for."""
+        self._shards.release_pages()
+
 
 def _weight_files(folder: Path) -> list[Path]:
     if (folder / _INDEX).exists():

@@ -35,6 +35,11 @@ class MappedFile:
         self.num_bytes = len(self.map)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, dtype=np.uint8)
 
+    def release_pages(self) -> None:
+        """Gives back the memory of pages that were read; they are read again when asked for."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.map.madvise(mmap.MADV_DONTNEED)
+
     def view(self, start: int, num_bytes: int) -> NDArray[np.uint8]:
         """A flat read-only view of bytes that are known to lie inside the file."""
         assert 0 <= start <= start + num_bytes <= self.num_bytes

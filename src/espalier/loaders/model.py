@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from espalier import _native
 from espalier.errors import ModelFileError
@@ -21,6 +22,14 @@ from espalier.tokenizer.chat_template import ChatTemplate, role_template
 from espalier.tokenizer.gguf_vocab import tokenizer_from_gguf
 from espalier.tokenizer.hf_folder import chat_template_from_folder, tokenizer_from_folder
 from espalier.tokenizer.tokenizer import Tokenizer
+
+
+class MappedWeights(WeightSource, Protocol):
+    """Tensors over the maps of files."""
+
+    def release_pages(self) -> None:
+        """Gives back the memory of what was read; it is read again when asked for."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,7 @@ class LoadedModel:
     path: Path
     architecture: str
     plan: Plan
-    weights: WeightSource
+    weights: MappedWeights
     tokenizer: Tokenizer
     chat_template_source: str | None
 

@@ -59,6 +59,10 @@ class SafetensorsFile:
         kind, shape, start, stop = self._tensors[name]
         return RawTensor(name, kind, shape, self._file.view(self._data_start + start, stop - start))
 
+    def release_pages(self) -> None:
+        """Gives back the memory of what was read; it is read again when asked for."""
+        self._file.release_pages()
+
 
 class SafetensorsShards:
     """Several safetensors files with the tensors of one model.
@@ -88,6 +92,11 @@ class SafetensorsShards:
         if name not in self._file_of:
             raise ModelFileError(f"the model's safetensors files hold no tensor {name!r}.")
         return self._file_of[name].tensor(name)
+
+    def release_pages(self) -> None:
+        """Gives back the memory of what was read; it is read again when asked for."""
+        for shard in dict.fromkeys(self._file_of.values()):
+            shard.release_pages()
 
 
 def _read_header(cursor: ByteCursor) -> Mapping[str, object]:

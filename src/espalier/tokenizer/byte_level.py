@@ -48,7 +48,9 @@ def _byte_alphabet() -> dict[int, str]:
 
 
 BYTE_TO_CHAR = _byte_alphabet()
-_CHAR_TO_BYTE = {ord(char): byte for byte, char in BYTE_TO_CHAR.items()}
+# Each character of the alphabet is the Latin-1 character of its byte; others have none.
+_TO_LATIN_1 = dict.fromkeys(range(256), "\uffff")
+_TO_LATIN_1.update({ord(char): chr(byte) for byte, char in BYTE_TO_CHAR.items()})
 
 
 def bytes_of(text: str) -> bytes:
@@ -57,8 +59,8 @@ def bytes_of(text: str) -> bytes:
     A text with a character outside the alphabet was not made by this scheme and stands for itself.
     """
     try:
-        return bytes([_CHAR_TO_BYTE[code] for code in map(ord, text)])
-    except KeyError:
+        return text.translate(_TO_LATIN_1).encode("latin-1")
+    except UnicodeEncodeError:
         return text.encode("utf-8", "replace")
 
 

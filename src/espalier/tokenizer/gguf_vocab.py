@@ -84,6 +84,8 @@ class _Fields:
         if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray)):
             raise _wrong(key, value, "a list of texts")
         values = list(value)
+        if set(map(type, values)) <= {str}:
+            return values
         if not all(isinstance(text, str) for text in values):
             raise _wrong(key, value, "a list of texts")
         return [str(text) for text in values]
