@@ -41,7 +41,6 @@ AttentionSchedule::AttentionSchedule(int64_t head_dim, int64_t num_kv_heads, int
       heads_per_kv_(heads_per_kv),
       row_floats_(heads_per_kv * partial_stride(head_dim)),
       thread_floats_(thread_floats(head_dim, heads_per_kv)),
-      num_threads_(num_threads),
       limits_(limits_for(row_floats_, num_kv_heads, heads_per_kv, num_threads)),
       scratch_(static_cast<size_t>(num_bytes(head_dim, heads_per_kv, num_threads))) {}
 

@@ -61,7 +61,6 @@ class AttentionSchedule {
   const int64_t head_dim_, num_kv_heads_, heads_per_kv_;
   const int64_t row_floats_;     // partials of a row with one key head
   const int64_t thread_floats_;  // scratch of one thread
-  const int num_threads_;
   const AttentionLimits limits_;
   Memory scratch_, results_;
   const Step* step_ = nullptr;

@@ -134,7 +134,7 @@ Logits Executor::run(const Step& step) {
 void Executor::begin_step(const Step& step) {
   const auto start = std::chrono::steady_clock::now();
   step_ = &step;
-  quantized_of_ = -1;
+  is_quantized_ = false;
   num_rows_ = step.num_rows();
   attention_.begin(step);
   constexpr int64_t kRowsPerChunk = 8;

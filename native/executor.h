@@ -113,9 +113,8 @@ class Executor {
   void multiply(int x, float soft_cap);
   void multiply_tiles(const Product& product, int x, Range rows, Range tiles, int thread) const;
 
-  // Quantises buffer x, or rounds it to bfloat16, unless that has been done.
-  void quantize_rows(int x);
-  // Row `row` of buffer x; the caller says afterwards that all rows are done (`quantized_of_`).
+  void norm_row(const RmsNormOp& op, int64_t row);
+  // Quantises one row of buffer x, or rounds it to bfloat16.
   void quantize_row(int x, int64_t row);
   QuantizedRows quantized_rows(int x) const;
   Bf16Rows rounded_rows(int x) const;
@@ -155,8 +154,9 @@ class Executor {
   int64_t num_rows_ = 0;  // of the buffers: all rows, or those selected
   std::vector<int32_t> row_slots_;
   std::vector<Product> products_;
-  size_t op_index_ = 0;    // of the operation that runs
-  int quantized_of_ = -1;  // the buffer that is quantised now, -1 for none
+  size_t op_index_ = 0;  // of the operation that runs
+  bool is_quantized_ =
+      false;  // the operation before has quantised what the product that runs reads
   AttentionSchedule attention_;
   std::unique_ptr<StepProfile> profile_;  // null while nobody asks
   std::shared_ptr<ThreadPool> shared_pool_;

@@ -43,7 +43,6 @@ const PackedMatrix& Executor::matrix_of(int weight) const {
 }
 
 void Executor::apply(const EmbedOp& op) {
-  quantized_of_ = -1;
   const RawTensor& table = graph_->weights()[static_cast<size_t>(op.table)].raw;
   const RowsOut out = rows_out(op.out);
   each_row(num_rows_, table.num_columns, [&](int64_t row) {
@@ -54,16 +53,19 @@ void Executor::apply(const EmbedOp& op) {
 }
 
 void Executor::apply(const RmsNormOp& op) {
-  const Rows x = rows_of(op.x);
-  const RowsOut out = rows_out(op.out);
-  const int64_t width = width_of(op.x);
   const bool is_quantized = is_multiplied_next(op.out);
-  each_row(num_rows_, width, [&](int64_t row) {
-    kernels_.rms_norm(x.data + row * x.stride, vector_of(op.weight), out.data + row * out.stride,
-                      width, op.eps);
+  each_row(num_rows_, width_of(op.x), [&](int64_t row) {
+    norm_row(op, row);
     if (is_quantized) quantize_row(op.out, row);
   });
-  quantized_of_ = is_quantized ? op.out : -1;
+  is_quantized_ = is_quantized;
+}
+
+void Executor::norm_row(const RmsNormOp& op, int64_t row) {
+  const Rows x = rows_of(op.x);
+  const RowsOut out = rows_out(op.out);
+  kernels_.rms_norm(x.data + row * x.stride, vector_of(op.weight), out.data + row * out.stride,
+                    width_of(op.x), op.eps);
 }
 
 void Executor::apply(const LinearOp& op) {
@@ -77,9 +79,6 @@ void Executor::apply(const LinearOp& op) {
     first_tile = tiles.end;
   }
   multiply(op.x, 0.0f);
-  for (const LinearOp::Part& part : op.parts) {
-    if (part.out == quantized_of_) quantized_of_ = -1;
-  }
 }
 
 void Executor::apply(const LmHeadOp& op) {
@@ -120,12 +119,6 @@ void Executor::quantize_row(int x, int64_t row) {
   }
 }
 
-void Executor::quantize_rows(int x) {
-  if (quantized_of_ == x) return;
-  each_row(num_rows_, width_of(x), [&](int64_t row) { quantize_row(x, row); });
-  quantized_of_ = x;
-}
-
 bool Executor::is_multiplied_next(int x, size_t distance) const {
   const size_t index = op_index_ + distance;
   if (index >= graph_->ops().size()) return false;
@@ -146,23 +139,26 @@ bool Executor::is_multiplied_next(int x, size_t distance) const {
 // share the rows, so that each chunk reads its inputs once for as many weights as there are.
 Executor::ProductCut Executor::product_cut(int64_t num_tiles) const {
   const int64_t threads = pool_.num_threads();
-  if (num_rows_ > kernels_.most_paired_rows && num_rows_ >= kTileRows) {
+  const bool is_f32 = options_.weights == WeightChoice::F32;
+  const bool has_tiles = !is_f32 && num_rows_ > kernels_.most_paired_rows;
+  if (has_tiles && num_rows_ >= kTileRows) {
     const int64_t most = std::clamp(num_rows_ / threads, kTileRows, 2 * kTileRows);
     const int64_t rows = chunks_of(num_rows_, chunks_of(num_rows_, most));
     const int64_t row_chunks = chunks_of(num_rows_, rows);
     return {padded_to_lanes(rows), chunks_of(num_tiles, chunks_of(4 * threads, row_chunks))};
   }
-  const bool has_tiles = num_rows_ > kernels_.most_paired_rows;
   const int64_t rows = has_tiles ? kTileRows : kRowsPerBlock;
   int64_t tiles = num_tiles * chunks_of(num_rows_, rows) / (6 * threads);
   tiles = std::clamp<int64_t>(tiles, 1, kMostTilesPerChunk);
-  if (options_.weights == WeightChoice::F32) tiles = chunks_of(tiles, kTilesAtOnce) * kTilesAtOnce;
-  return {rows, tiles};
+  return {rows, is_f32 ? chunks_of(tiles, kTilesAtOnce) * kTilesAtOnce : tiles};
 }
 
 void Executor::multiply(int x, float soft_cap) {
   if (num_rows_ == 0) return;
-  if (is_multiplied_next(x, 0)) quantize_rows(x);
+  if (!is_quantized_ && is_multiplied_next(x, 0)) {
+    each_row(num_rows_, width_of(x), [&](int64_t row) { quantize_row(x, row); });
+  }
+  is_quantized_ = false;
   const int64_t num_tiles = products_.back().tiles.end;
   const ProductCut cut = product_cut(num_tiles);
   const int64_t row_chunks = chunks_of(num_rows_, cut.rows);
@@ -206,7 +202,6 @@ void Executor::multiply_tiles(const Product& product, int x, Range rows, Range t
 }
 
 void Executor::apply(const HeadsOp& op) {
-  quantized_of_ = -1;
   int64_t elements = 0;
   for (const HeadStep& step : op.steps) elements += elements_of(step);
   each_row(num_rows_, elements, [&](int64_t row) {
@@ -217,7 +212,6 @@ void Executor::apply(const HeadsOp& op) {
 }
 
 void Executor::apply(const AttentionOp& op) {
-  quantized_of_ = -1;
   const Geometry& g = graph_->geometry();
   const KvPool pool = pool_of(op.layer);
   const AttentionShape shape{
@@ -248,7 +242,7 @@ void Executor::apply(const GateOp& op) {
            width);
     if (is_quantized) quantize_row(op.out, row);
   });
-  quantized_of_ = is_quantized ? op.out : -1;
+  is_quantized_ = is_quantized;
 }
 
 // A norm of the sum that comes next is taken while the row is at hand.
@@ -263,20 +257,16 @@ void Executor::apply(const AddOp& op) {
   if (norm != nullptr && norm->x != op.out) norm = nullptr;
   const bool is_quantized = norm != nullptr && is_multiplied_next(norm->out, 2);
   each_row(num_rows_, 2 * width, [&](int64_t row) {
-    float* sum = out.data + row * out.stride;
-    kernels_.add(x.data + row * x.stride, y.data + row * y.stride, sum, width);
-    if (norm == nullptr) return;
-    const RowsOut normed = rows_out(norm->out);
-    kernels_.rms_norm(sum, vector_of(norm->weight), normed.data + row * normed.stride, width,
-                      norm->eps);
+    kernels_.add(x.data + row * x.stride, y.data + row * y.stride, out.data + row * out.stride,
+                 width);
+    if (norm != nullptr) norm_row(*norm, row);
     if (is_quantized) quantize_row(norm->out, row);
   });
-  quantized_of_ = is_quantized ? norm->out : -1;
+  is_quantized_ = is_quantized;
   if (norm != nullptr) ++op_index_;
 }
 
 void Executor::apply(const SelectOp& op) {
-  quantized_of_ = -1;
   const Rows x = rows_of(op.x);
   const RowsOut out = rows_out(op.out);
   const size_t bytes = static_cast<size_t>(width_of(op.x)) * sizeof(float);

@@ -5,17 +5,6 @@
 
 namespace espalier::ESPALIER_ISA {
 
-ESPALIER_INLINE float largest_of(const float* x, int64_t n) {
-  IVec top = izero();
-  each_vector(
-      n, [&](int64_t i) { top = imax(top, bits(abs(load(x + i)))); },
-      [&](int64_t i, int64_t lanes) { top = imax(top, bits(abs(load_partial(x + i, lanes)))); });
-  const int32_t largest_bits = reduce_imax(top);
-  float largest;
-  std::memcpy(&largest, &largest_bits, sizeof largest);
-  return largest;
-}
-
 static void store_int8_row(const float* x, float largest, int64_t n, int8_t* out, float* scale) {
   constexpr float kMost = 127.0f, kTiny = 1e-30f;
   const bool is_zero = largest < kTiny;
@@ -52,7 +41,8 @@ static void store_row(KvFormat format, const float* x, float largest, int64_t n,
 static void write_kv(KvFormat format, const float* key, const float* value, int64_t head_dim,
                      const KvSlot& to) {
   const float most = format == KvFormat::Bf16 ? 3.3895313e38f : 3.4028234e38f;
-  const float key_top = largest_of(key, head_dim), value_top = largest_of(value, head_dim);
+  const float key_top = largest_magnitude(key, head_dim),
+              value_top = largest_magnitude(value, head_dim);
   if (key_top <= most && value_top <= most) {
     store_row(format, key, key_top, head_dim, to.key, to.key_scale);
     store_row(format, value, value_top, head_dim, to.value, to.value_scale);

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from tests.exec import attention_twin as twin
 from tests.exec.tiny_plans import (
     ISAS,
+    PLANS,
     batch_of,
-    gemma_like,
     llama_like,
     native,
     random_tensors,
     run_op,
+    same_bits,
     tokens_for,
 )
 
@@ -28,11 +29,6 @@ from espalier.exec.plan import Geometry
 
 KV_DTYPES = ["bf16", "int8"]
 each_kv_dtype = pytest.mark.parametrize("kv_dtype", KV_DTYPES)
-PLANS = {"llama": llama_like, "gemma": gemma_like}
-
-
-def same_bits(got: Float32Array, want: Float32Array, message: str = "") -> None:
-    np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32), err_msg=message)
 
 
 class Case:

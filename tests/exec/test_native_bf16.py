@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.exec.test_native_int8 import fused, head_plan
-from tests.exec.tiny_plans import ISAS, Tensors, batch_of, native
+from tests.exec.head_product import fused, head_logits, head_plan
+from tests.exec.tiny_plans import ISAS, Tensors, native
 
 from espalier.exec.executor import Float32Array
 
@@ -39,10 +39,7 @@ def twin(x: Float32Array, weight: Float32Array) -> Float32Array:
 def logits_of(
     table: Float32Array, head: Float32Array, rows: int, **options: object
 ) -> Float32Array:
-    plan = head_plan(*head.shape)
-    executor = native(plan, Tensors({"table": table, "head": head}), weights="bf16", **options)
-    logits: Float32Array = executor.run(batch_of([(range(rows), 0, range(rows))])).copy()
-    return logits
+    return head_logits(Tensors({"table": table, "head": head}), head.shape, rows, "bf16", **options)
 
 
 @settings(max_examples=25, deadline=None)

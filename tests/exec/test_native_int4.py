@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.exec.test_native_int8 import fused, head_plan, quantized_row
+from tests.exec.head_product import fused, head_logits, head_plan, quantized_row
 from tests.exec.tiny_plans import ISAS, Tensors, batch_of, llama_like, native, random_tensors
 
 from espalier.errors import ModelFileError
@@ -93,12 +93,10 @@ def twin(x: Float32Array, weight: FourBit) -> Float32Array:
 
 
 def logits_of(
-    table: Float32Array, head: FourBit, rows: int, weights: str = "auto", **options: object
+    table: Float32Array, head: FourBit, rows: int, form: str = "auto", **options: object
 ) -> Float32Array:
-    plan = head_plan(len(head.q), table.shape[1])
-    executor = native(plan, Mixed(table, head.as_q4_1("head")), weights=weights, **options)
-    logits: Float32Array = executor.run(batch_of([(range(rows), 0, range(rows))])).copy()
-    return logits
+    shape = (len(head.q), table.shape[1])
+    return head_logits(Mixed(table, head.as_q4_1("head")), shape, rows, form, **options)
 
 
 @settings(max_examples=20, deadline=None)
@@ -166,9 +164,9 @@ def test_a_weight_takes_five_bits_and_its_share_of_a_scale() -> None:
     assert executor.memory_bytes()["weights"] == vocab * (width * 5 // 8 + width // 192 * 4)
 
 
-@pytest.mark.parametrize("weights", ["auto", "int4"])
-def test_a_file_with_an_infinite_scale_is_refused(weights: str) -> None:
+@pytest.mark.parametrize("form", ["auto", "int4"])
+def test_a_file_with_an_infinite_scale_is_refused(form: str) -> None:
     head = random_four_bit(np.random.default_rng(9), 40, 64)
     head.scale[7, 1] = np.inf
     with pytest.raises(ModelFileError, match="head holds an infinity or a NaN"):
-        logits_of(np.zeros((40, 64), np.float32), head, 1, weights=weights)
+        logits_of(np.zeros((40, 64), np.float32), head, 1, form)

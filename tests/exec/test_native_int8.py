@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.exec.head_product import GROUP, TINY, fused, head_logits, head_plan, quantized_row
 from tests.exec.tiny_plans import ISAS, Tensors, batch_of, native
 
 from espalier import _native
@@ -16,8 +17,6 @@ from espalier.exec.executor import ExecutorOptions, Float32Array, RawTensor, Ten
 from espalier.exec.native import NativeExecutor
 from espalier.exec.plan import Buffer, Geometry, Plan, WeightSlot
 
-GROUP = 64
-TINY = np.float32(1e-30)
 f32 = np.float32
 
 
@@ -30,21 +29,6 @@ def quantized_weights(weight: Float32Array) -> tuple[NDArray[np.int64], Float32A
     inverse = f32(127) / np.where(is_zero, f32(1), largest)
     whole = np.rint(groups * inverse[..., None]).astype(np.int64)
     return np.where(is_zero[..., None], 0, whole), np.where(is_zero, f32(0), largest / f32(127))
-
-
-def quantized_row(x: Float32Array) -> tuple[NDArray[np.int64], np.float32]:
-    """15-bit integers [groups, 64] and the row's scale."""
-    groups = np.pad(x, (0, -len(x) % GROUP)).reshape(-1, GROUP)
-    largest = np.abs(x).max()
-    if largest < TINY:
-        return np.zeros(groups.shape, np.int64), f32(0)
-    return np.rint(groups * (f32(16383) / largest)).astype(np.int64), largest / f32(16383)
-
-
-def fused(x: Float32Array, y: Float32Array, z: Float32Array) -> Float32Array:
-    """x * y + z, rounded once: the product is exact in float64, the sum has 11 bits to spare."""
-    exact = x.astype(np.longdouble) * y.astype(np.longdouble) + z.astype(np.longdouble)
-    return exact.astype(np.float32)
 
 
 def twin(x: Float32Array, weight: Float32Array, bias: Float32Array | None = None) -> Float32Array:
@@ -64,25 +48,10 @@ def twin(x: Float32Array, weight: Float32Array, bias: Float32Array | None = None
     return out
 
 
-def head_plan(vocab: int, width: int) -> Plan:
-    """Logits are one product with the head; token i is row i of the table."""
-    return Plan(
-        "head",
-        Geometry(0, width, 1, 1, 1, vocab, 4096),
-        (Buffer("x", width), Buffer("y", width)),
-        (WeightSlot("table", (vocab, width), "table"), WeightSlot("head", (vocab, width), "head")),
-        (),
-        (ops.Embed("table", "x"), ops.SelectRows("x", "y"), ops.LmHead("y", "head")),
-    )
-
-
 def logits_of(
     table: Float32Array, head: Float32Array, rows: int, **options: object
 ) -> Float32Array:
-    plan = head_plan(*head.shape)
-    executor = native(plan, Tensors({"table": table, "head": head}), weights="int8", **options)
-    logits: Float32Array = executor.run(batch_of([(range(rows), 0, range(rows))])).copy()
-    return logits
+    return head_logits(Tensors({"table": table, "head": head}), head.shape, rows, "int8", **options)
 
 
 @settings(max_examples=25, deadline=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -12,20 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.exec.tiny_plans import (
     ISAS,
+    PLANS,
     batch_of,
-    gemma_like,
     llama_like,
     native,
     random_tensors,
     run_in_chunks,
+    same_bits,
     tokens_for,
 )
 
 from espalier.exec.executor import ExecutorOptions, Float32Array
-from espalier.exec.plan import Plan
 from espalier.exec.reference import ReferenceExecutor
 
-PLANS: dict[str, Callable[[], Plan]] = {"llama": llama_like, "gemma": gemma_like}
 FORMATS = [
     ("int8", "bf16"),
     ("int4", "bf16"),
@@ -49,10 +47,6 @@ def whole(name: str, weights: str, kv_dtype: str, length: int = LENGTH) -> Float
     batch = batch_of([(tokens_for(plan, length), 0, range(length))])
     logits: Float32Array = executor.run(batch).copy()
     return logits
-
-
-def same_bits(got: Float32Array, want: Float32Array) -> None:
-    np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
 
 
 @each_plan

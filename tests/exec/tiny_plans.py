@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -203,6 +203,14 @@ def run_in_chunks(
         for first, last in pairwise(borders)
     ]
     return np.concatenate(rows)
+
+
+PLANS: dict[str, Callable[[], Plan]] = {"llama": llama_like, "gemma": gemma_like}
+
+
+def same_bits(got: Float32Array, want: Float32Array, message: str = "") -> None:
+    """Fails unless both hold the same bits, of zeros and NaNs too."""
+    np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32), err_msg=message)
 
 
 def native(plan: Plan, tensors: WeightSource, **options: object) -> NativeExecutor:
