@@ -1,8 +1,8 @@
 """Invariant 1 of the design on the real model: the same request gives the same bits, always.
 
 Cached or computed, alone or in a batch of strangers, in chunks of any size, before and after
-eviction and retraction, greedy and seeded, int8 and float32 weights: tokens and logprobs equal
-those of the request run alone on an empty cache, exactly.
+eviction and retraction, greedy and seeded, in every format and instruction set: tokens and logprobs
+equal those of the request run alone on an empty cache, exactly.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.engine.fakes import output, run_to_end
 
+from espalier import _native
 from espalier.engine.engine import EngineCore
 from espalier.engine.options import EngineOptions
 from espalier.engine.request import EngineRequest, LogprobTable, RequestOutput
@@ -33,8 +34,17 @@ PROMPT = (
 )
 NUM_SLOTS = 4096
 SCORED_FROM = 50
-# (prompt tokens, new tokens) by weights; float32 reads four times the bytes, so it gets less to do.
-SIZES = {"int8": (90, 12), "f32": (68, 5)}
+# Not portable, which takes minutes here; tests/exec/test_native_models.py compares its bits.
+LESSER_ISAS = [isa for isa in _native.available_isas().split(", ")[:-1] if isa != "portable"]
+FORMATS = [  # weights, keys and values, instruction set
+    ("auto", "auto", "auto"),
+    ("int8", "int8", "auto"),
+    ("bf16", "bf16", "auto"),
+    ("f32", "f32", "auto"),
+    *(("auto", "auto", isa) for isa in LESSER_ISAS),
+]
+# (prompt tokens, new tokens) of what is slow; all tests need more than 64 prompt tokens.
+SMALL = (68, 5)
 
 
 @dataclass(frozen=True)
@@ -102,12 +112,15 @@ def subject_requests(ids: tuple[int, ...], num_new: int) -> tuple[EngineRequest,
     )
 
 
-@pytest.fixture(scope="module", params=["int8", "f32"])
+@pytest.fixture(scope="module", params=FORMATS, ids="-".join)
 def subject(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[Subject]:
     model = load_model(smollm2_path)
-    options = ExecutorOptions(num_slots=NUM_SLOTS, weights=request.param, max_rows=1024)
+    weights, kv_dtype, isa = request.param
+    options = ExecutorOptions(
+        num_slots=NUM_SLOTS, weights=weights, kv_dtype=kv_dtype, isa=isa, max_rows=1024
+    )
     executor = make_executor("native", model.plan, model.weights, options)
-    num_prompt, num_new = SIZES[request.param]
+    num_prompt, num_new = SMALL if weights == "f32" or isa != "auto" else (90, 12)
     ids = tuple(model.tokenizer.encode(PROMPT))[:num_prompt]
     assert len(ids) == num_prompt
     requests = subject_requests(ids, num_new)
