@@ -128,10 +128,36 @@ def test_export_writes_a_folder_and_prints_its_path(command: Command, tmp_path: 
     again = command("models", "export", str(source), "--output", "out")
     assert again.status == 1
     assert again.err == (
-        "espalier: out is not empty; give another folder, or ask for its files to be overwritten "
-        "(--overwrite).\n"
+        "espalier: out is not empty, it holds ['config.json', 'generation_config.json', "
+        "'model.safetensors', 'tokenizer.json', 'tokenizer_config.json']; give another folder, or "
+        "replace an earlier export by --overwrite.\n"
     )
     assert command("models", "export", str(source), "-o", "out", "--overwrite").status == 0
+    (tmp_path / "out" / "notes.txt").touch()
+    refused = command("models", "export", str(source), "-o", "out", "--overwrite")
+    assert refused == (
+        1,
+        "",
+        "espalier: out holds ['notes.txt'], and only a folder of nothing but exported files is "
+        "overwritten; move the rest away or give another folder.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("x" * 300, "cannot be written: File name too long."),
+        ("tiny.gguf/out", "tiny.gguf is a file; give a folder."),
+        (".", ". is the current folder or that of a mounted disk"),
+    ],
+)
+def test_export_to_an_impossible_place_fails_in_one_line(
+    output: str, reason: str, command: Command, tmp_path: Path
+) -> None:
+    ended = command("models", "export", str(tiny_gguf("llama", tmp_path)), "-o", output)
+    assert (ended.status, ended.out) == (1, "")
+    assert reason in ended.err
+    assert ended.err.count("\n") == 1
 
 
 def test_export_to_another_format_is_wrong_usage(command: Command, tmp_path: Path) -> None:

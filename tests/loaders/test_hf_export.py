@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,14 @@ from espalier import _native
 from espalier.errors import ModelFileError, UnsupportedError, UserInputError
 from espalier.loaders import hf_export
 from espalier.loaders.gguf import GgufFile
-from espalier.loaders.hf_export import export_hf_folder
+from espalier.loaders.hf_export import FILE_NAMES, export_hf_folder
 from espalier.loaders.hf_folder import HfFolder
 from espalier.loaders.model import load_model
 from espalier.loaders.safetensors_writer import bfloat16_bits
+from espalier.tokenizer import gguf_vocab
+from espalier.tokenizer import hf_export as tokenizer_hf_export
+from espalier.tokenizer.gguf_vocab import tokenizer_from_gguf
+from espalier.tokenizer.tokenizer import Tokenizer
 
 VOCAB = 61  # of the tiny models
 EXPORTED = ["llama", "llama_tied_with_biases", "llama_linear", "gemma3_capped"]
@@ -137,27 +142,74 @@ def test_folder_with_files_is_kept_unless_told_otherwise(tmp_path: Path) -> None
     out = tmp_path / "out"
     out.mkdir()
     export_hf_folder(source, out)  # an empty folder is as good as none
+    assert {path.name for path in out.iterdir()} == FILE_NAMES
     (out / "config.json").write_text("{}")
-    (out / "notes.txt").write_text("mine")
-    with pytest.raises(UserInputError, match="is not empty"):
+    with pytest.raises(UserInputError, match=r"is not empty, it holds \['config.json', "):
         export_hf_folder(source, out)
     assert (out / "config.json").read_text() == "{}"
-    export_hf_folder(source, out, overwrites=True)
+    assert export_hf_folder(source, out, overwrites=True) == out
     assert load_model(out).architecture == "llama"
-    assert (out / "notes.txt").read_text() == "mine"
-    (out / "model.safetensors.index.json").write_text("{}")
-    with pytest.raises(UserInputError, match=r"weights in other files than model\.safetensors"):
+
+
+@pytest.mark.parametrize(
+    "stale", ["chat_template.jinja", "model.safetensors.index.json", "notes.txt"]
+)
+def test_folder_with_files_that_no_export_writes_is_refused(stale: str, tmp_path: Path) -> None:
+    source = tiny_gguf("llama", tmp_path)
+    out = export_hf_folder(source, tmp_path / "out")
+    (out / stale).write_text("{}")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(UserInputError, match=rf"out holds \['{stale}'\], and only"):
         export_hf_folder(source, out, overwrites=True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_folder_that_appears_while_the_weights_are_written_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tiny_gguf("llama", tmp_path)
+    out = tmp_path / "out"
+
+    def interfere(path: Path, *_: object) -> None:
+        path.write_bytes(b"new")
+        out.mkdir()
+        (out / "model.safetensors").write_bytes(b"mine")
+
+    monkeypatch.setattr(hf_export, "write_safetensors", interfere)
+    with pytest.raises(UserInputError, match=r"it holds \['model.safetensors'\]"):
+        export_hf_folder(source, out)
+    assert [path.read_bytes() for path in out.iterdir()] == [b"mine"]
 
 
 def test_bad_arguments_raise(tmp_path: Path) -> None:
     source = tiny_gguf("llama", tmp_path)
+    before = sorted(tmp_path.iterdir())
     with pytest.raises(UserInputError, match="dtype is 'float8'; allowed are bfloat16, float32"):
         export_hf_folder(source, tmp_path / "out", dtype="float8")
-    with pytest.raises(UserInputError, match="is a file; give the folder"):
+    with pytest.raises(UserInputError, match=r"tiny\.gguf is a file; give a folder"):
         export_hf_folder(source, source)
+    with pytest.raises(UserInputError, match=r"tiny\.gguf is a file; give a folder"):
+        export_hf_folder(source, source / "out")
+    with pytest.raises(ModelFileError, match="File name too long"):
+        export_hf_folder(source, tmp_path / ("x" * 300))
+    with pytest.raises(ModelFileError, match="File name too long"):
+        export_hf_folder(tmp_path / ("x" * 300), tmp_path / "out")
     with pytest.raises(UserInputError, match="is a Hugging Face folder already"):
         export_hf_folder(tmp_path / "original", tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_tokenizer_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    def build(metadata: Mapping[str, object]) -> Tokenizer:
+        built.append(tokenizer_from_gguf(metadata))
+        return built[-1]
+
+    for module in (hf_export, tokenizer_hf_export, gguf_vocab):
+        monkeypatch.setattr(module, "tokenizer_from_gguf", build, raising=False)
+    export_hf_folder(tiny_gguf("llama", tmp_path), tmp_path / "out")
+    assert len(built) == 1
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])

@@ -31,8 +31,9 @@ def texts_of(corpus: Any) -> Iterator[str]:
 
 
 def write_folder(path: Path, metadata: dict[str, Any], template: str | None = None) -> Path:
-    config = exported_tokenizer_config(metadata, 512, template)
-    (path / "tokenizer.json").write_text(json.dumps(exported_tokenizer(metadata)))
+    vocabulary = tokenizer_from_gguf(metadata).vocabulary
+    config = exported_tokenizer_config(vocabulary, 512, template)
+    (path / "tokenizer.json").write_text(json.dumps(exported_tokenizer(metadata, vocabulary)))
     (path / "tokenizer_config.json").write_text(json.dumps(config))
     return path
 

@@ -90,7 +90,8 @@ def export(
         str, typer.Option("--dtype", help="Type of the weights: bfloat16 or float32.")
     ] = "bfloat16",
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files of the folder.")
+        bool,
+        typer.Option("--overwrite", help="Replace the folder, if it holds only exported files."),
     ] = False,
 ) -> None:
     """Write a GGUF model as a Hugging Face folder; print its path."""

@@ -1,14 +1,13 @@
 """Writes a GGUF model as a Hugging Face folder, for programs that read no GGUF.
 
-Knows the files of a folder and how a whole one appears at once. What they hold is decided in
-models/hf_export.py and tokenizer/hf_export.py.
+Knows the files of a folder. What they hold is decided in models/hf_export.py and
+tokenizer/hf_export.py; how a folder takes its place, in output_folder.py.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import uuid
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier import _native
-from espalier.errors import ModelFileError, UserInputError
+from espalier.errors import UserInputError
 from espalier.exec.executor import RawTensor
 from espalier.loaders.gguf import GgufFile
 from espalier.loaders.model import frequency_factors
-from espalier.loaders.safetensors_writer import ELEMENT_TYPES, write_safetensors
+from espalier.loaders.output_folder import OutputFolder
+from espalier.loaders.safetensors_writer import check_element_type, write_safetensors
 from espalier.models.architectures import config_from_gguf, plan_from_gguf
 from espalier.models.hf_export import (
     ExportedTensor,
@@ -31,10 +31,15 @@ from espalier.models.hf_export import (
 )
 from espalier.tokenizer.gguf_vocab import tokenizer_from_gguf
 from espalier.tokenizer.hf_export import exported_tokenizer, exported_tokenizer_config
+from espalier.tokenizer.vocabulary import Vocabulary
 
 FORMATS = ("hf",)
+_CONFIG = "config.json"
+_GENERATION_CONFIG = "generation_config.json"
+_TOKENIZER = "tokenizer.json"
+_TOKENIZER_CONFIG = "tokenizer_config.json"
 _WEIGHTS = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
+FILE_NAMES = frozenset({_CONFIG, _GENERATION_CONFIG, _TOKENIZER, _TOKENIZER_CONFIG, _WEIGHTS})
 _BLOCK_ELEMENTS = 4 << 20  # unpacked at a time
 
 
@@ -43,70 +48,48 @@ def export_hf_folder(
 ) -> Path:
     """Writes config.json, weights, tokenizer and generation_config.json; returns `output`.
 
-    `dtype` is the element type of the weights, "bfloat16" or "float32". A folder with files in it
-    is refused unless `overwrites`, which replaces files of the same names and leaves others. What
-    was half written is removed where anything fails.
+    `dtype` is the element type of the weights, "bfloat16" or "float32". The folder appears whole,
+    or everything stays as it was. One with files in it is refused, but with `overwrites` one that
+    holds nothing but files called FILE_NAMES is replaced.
     Raises UserInputError for `output` or `dtype`, UnsupportedError for a model that cannot be
-    exported, ModelFileError for a broken one or where the disk is full.
+    exported, ModelFileError for a broken one or where the disk fails or is full.
     """
-    if dtype not in ELEMENT_TYPES:
-        raise UserInputError(f"dtype is {dtype!r}; allowed are {', '.join(sorted(ELEMENT_TYPES))}.")
-    if source.is_dir():
+    check_element_type(dtype)
+    if os.path.isdir(source):
         raise UserInputError(f"{source} is a Hugging Face folder already; give a GGUF file.")
-    _check_output(output, overwrites)
+    folder = OutputFolder(output, FILE_NAMES, overwrites)
+    folder.check()
     file = GgufFile(source)
     factors = frequency_factors(file)
     plan_from_gguf(source.stem, file.metadata, file.tensor_shapes, factors)  # checks the tensors
     architecture, config = config_from_gguf(source.stem, file.metadata, file.tensor_shapes, factors)
-    template = file.metadata.get("tokenizer.chat_template")
-    objects = {
-        "config.json": {
-            **exported_config(architecture, config),
-            **_end_tokens(file.metadata),
-            "torch_dtype": dtype,
-        },
-        "generation_config.json": _end_tokens(file.metadata),
-        "tokenizer.json": exported_tokenizer(file.metadata),
-        "tokenizer_config.json": exported_tokenizer_config(
-            file.metadata, config.max_context, template if isinstance(template, str) else None
-        ),
-    }
+    model_fields = {**exported_config(architecture, config), "torch_dtype": dtype}
+    objects = _json_objects(file.metadata, model_fields, config.max_context)
     tensors = exported_tensors(architecture, config)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        scratch = output.parent / f".{output.name}.{uuid.uuid4().hex}"
-        scratch.mkdir()
-        try:
-            _write_folder(scratch, objects, file, tensors, dtype)
-            _publish(scratch, output)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    except OSError as error:
-        raise ModelFileError(f"{output} cannot be written: {error.strerror}.") from error
+    with folder.writing() as new:
+        _write_folder(new, objects, file, tensors, dtype)
     return output
 
 
-def _check_output(output: Path, overwrites: bool) -> None:
-    if not output.exists():
-        return
-    if not output.is_dir():
-        raise UserInputError(f"{output} is a file; give the folder to write.")
-    if any(output.iterdir()) and not overwrites:
-        raise UserInputError(
-            f"{output} is not empty; give another folder, or ask for its files to be overwritten "
-            "(--overwrite)."
-        )
-    others = [path for path in output.glob("*.safetensors") if path.name != _WEIGHTS]
-    if (output / _INDEX).exists() or others:
-        raise UserInputError(
-            f"{output} holds weights in other files than {_WEIGHTS}, which would be mixed up with "
-            "the new ones; give another folder."
-        )
-
-
-def _end_tokens(metadata: Mapping[str, object]) -> dict[str, Any]:
-    """Ids of the tokens that begin, end and pad a text."""
+def _json_objects(
+    metadata: Mapping[str, object], model_fields: Mapping[str, Any], max_context: int
+) -> dict[str, Mapping[str, Any]]:
+    """What the files hold that are no weights, by name."""
     vocabulary = tokenizer_from_gguf(metadata).vocabulary
+    ends = _end_tokens(vocabulary)
+    template = metadata.get("tokenizer.chat_template")
+    return {
+        _CONFIG: {**model_fields, **ends},
+        _GENERATION_CONFIG: ends,
+        _TOKENIZER: exported_tokenizer(metadata, vocabulary),
+        _TOKENIZER_CONFIG: exported_tokenizer_config(
+            vocabulary, max_context, template if isinstance(template, str) else None
+        ),
+    }
+
+
+def _end_tokens(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Ids of the tokens that begin, end and pad a text."""
     ends = sorted(vocabulary.eos_ids)
     ids: dict[str, Any] = {
         "bos_token_id": vocabulary.bos_id,
@@ -152,11 +135,3 @@ def tensor_blocks(raw: RawTensor, target: ExportedTensor) -> Iterator[NDArray[np
             heads = block.reshape(num // unit, unit, row_size)
             block = heads[:, order].reshape(-1)
         yield block + np.float32(target.offset) if target.offset else block
-
-
-def _publish(scratch: Path, output: Path) -> None:
-    if not output.exists():
-        scratch.rename(output)
-        return
-    for path in sorted(scratch.iterdir()):
-        path.replace(output / path.name)

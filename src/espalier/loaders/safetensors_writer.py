@@ -18,8 +18,16 @@ from espalier.errors import UserInputError
 
 Float32Array = NDArray[np.float32]
 # Name of an element type -> (its name in the container, bytes)
-ELEMENT_TYPES: Mapping[str, tuple[str, int]] = {"bfloat16": ("BF16", 2), "float32": ("F32", 4)}
+_ELEMENT_TYPES: Mapping[str, tuple[str, int]] = {"bfloat16": ("BF16", 2), "float32": ("F32", 4)}
 _ALIGNMENT = 8
+
+
+def check_element_type(element_type: str) -> None:
+    """Raises UserInputError for another element type than "bfloat16" and "float32"."""
+    if element_type not in _ELEMENT_TYPES:
+        raise UserInputError(
+            f"dtype is {element_type!r}; allowed are {', '.join(sorted(_ELEMENT_TYPES))}."
+        )
 
 
 def write_safetensors(
@@ -30,14 +38,11 @@ def write_safetensors(
 ) -> None:
     """Writes tensors of these names and shapes; their elements come from `blocks`, in that order.
 
-    A block may hold part of a tensor, and never parts of two. Raises UserInputError for another
-    element type than "bfloat16" and "float32", OSError where writing fails.
+    A block may hold part of a tensor, and never parts of two. Raises as check_element_type does,
+    and OSError where writing fails.
     """
-    if element_type not in ELEMENT_TYPES:
-        raise UserInputError(
-            f"dtype is {element_type!r}; allowed are {', '.join(sorted(ELEMENT_TYPES))}."
-        )
-    type_name, num_bytes = ELEMENT_TYPES[element_type]
+    check_element_type(element_type)
+    type_name, num_bytes = _ELEMENT_TYPES[element_type]
     with path.open("xb") as file:
         file.write(_header(shapes, type_name, num_bytes))
         num_written = 0

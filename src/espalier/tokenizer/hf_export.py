@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from espalier.tokenizer import byte_level
-from espalier.tokenizer.gguf_vocab import tokenizer_from_gguf
 from espalier.tokenizer.sentencepiece import SPACE
 from espalier.tokenizer.vocabulary import SpacePrefix, TokenKind, Vocabulary
 
@@ -20,13 +19,8 @@ _MERGED_KINDS = (TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.UNUSED)
 _ROLES = ("bos", "eos", "pad", "unk")
 
 
-def exported_tokenizer(metadata: Mapping[str, object]) -> dict[str, Any]:
-    """What tokenizer.json holds.
-
-    Raises as tokenizer_from_gguf does: UnsupportedError for a tokenizer of another kind,
-    ModelFileError for damaged metadata.
-    """
-    vocabulary = tokenizer_from_gguf(metadata).vocabulary
+def exported_tokenizer(metadata: Mapping[str, object], vocabulary: Vocabulary) -> dict[str, Any]:
+    """What tokenizer.json holds; `vocabulary` is the one that tokenizer_from_gguf gives."""
     is_byte_level = metadata[f"{_PREFIX}model"] == "gpt2"
     parts = _byte_level(metadata, vocabulary) if is_byte_level else _by_score(metadata, vocabulary)
     return {
@@ -40,10 +34,9 @@ def exported_tokenizer(metadata: Mapping[str, object]) -> dict[str, Any]:
 
 
 def exported_tokenizer_config(
-    metadata: Mapping[str, object], max_context: int, chat_template: str | None
+    vocabulary: Vocabulary, max_context: int, chat_template: str | None
 ) -> dict[str, Any]:
     """What tokenizer_config.json holds: roles, the BOS rule and the chat template."""
-    vocabulary = tokenizer_from_gguf(metadata).vocabulary
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
