@@ -20,8 +20,8 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from bench.engine.plots import plot_comparisons, require_matplotlib
-from bench.engine.prompts import Prompts, bench_text
+from bench.engine.plots import draw, plot_comparisons, require_matplotlib
+from bench.engine.prompts import NoPrompts, Prompts, PromptSource, bench_text
 from bench.engine.rounds import Runner
 from bench.engine.summary import table
 from bench.engine.throughput import commit_id, cpu_name
@@ -29,6 +29,7 @@ from bench.engine.workloads import WORKLOADS, Workload
 from bench.peers.catalog import ESPALIER, PEERS, default_folder, python_of
 from bench.peers.models import model_path
 
+from espalier.errors import EspalierError
 from espalier.loaders.model import load_model
 
 
@@ -79,7 +80,7 @@ def chosen_peers(given: str | None, folder: Path) -> list[str]:
     """Names of the peers to run, Espalier first; exits where one is unknown or not installed."""
     if given is None:
         return [name for name, peer in PEERS.items() if python_of(peer, folder) is not None]
-    names = [ESPALIER, *(name for name in given.split(",") if name != ESPALIER)]
+    names = list(dict.fromkeys([ESPALIER, *given.split(",")]))
     for name in names:
         if name not in PEERS:
             raise SystemExit(f"--peers {name!r} is unknown; known are {', '.join(PEERS)}.")
@@ -90,6 +91,15 @@ def chosen_peers(given: str | None, folder: Path) -> list[str]:
     return names
 
 
+def prompts_of(model: str, text: str, peers_dir: Path) -> PromptSource:
+    """Prompts for a model, cut from the text; every cut fails where its file cannot be read."""
+    try:
+        tokenizer = load_model(model_path(model, True, peers_dir)).tokenizer
+    except (EspalierError, OSError) as error:
+        return NoPrompts(f"the tokenizer of {model} cannot be read: {error}")
+    return Prompts(tokenizer.encode(text))
+
+
 def main() -> None:
     """Runs the chosen work and prints a table or JSON."""
     options = parse_options()
@@ -98,10 +108,8 @@ def main() -> None:
     workloads = chosen_work(options.work, options.quick)
     names = chosen_peers(options.peers, options.peers_dir)
     text, text_name = bench_text(options.text)
-    prompts = {}
-    for model in {work.model for work in workloads}:
-        tokenizer = load_model(model_path(model, True, options.peers_dir)).tokenizer
-        prompts[model] = Prompts(tokenizer.encode(text))
+    models = sorted({work.model for work in workloads})
+    prompts = {model: prompts_of(model, text, options.peers_dir) for model in models}
     runner = Runner(
         options.peers_dir,
         lambda model, gguf: model_path(model, gguf, options.peers_dir),
@@ -111,12 +119,6 @@ def main() -> None:
         comparisons = runner.run(names, workloads, prompts, 1 if options.quick else options.rounds)
     finally:
         runner.close()
-    if options.plot is not None:
-        plot_comparisons(options.plot, comparisons, names)
-    if not options.json:
-        print(table(comparisons, names))
-        print(cpu_name(), commit_id(), file=sys.stderr)
-        return
     report = {
         "work": [one.as_json() for one in comparisons],
         "peers": runner.facts,
@@ -126,7 +128,11 @@ def main() -> None:
         "cpu": cpu_name(),
         "python": platform.python_version(),
     }
-    print(json.dumps(report))
+    print(json.dumps(report) if options.json else table(comparisons, names), flush=True)
+    if not options.json:
+        print(cpu_name(), commit_id(), file=sys.stderr)
+    if options.plot is not None:
+        draw(lambda: plot_comparisons(options.plot, comparisons, names))
 
 
 if __name__ == "__main__":

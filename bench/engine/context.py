@@ -21,7 +21,7 @@ if __package__ in (None, ""):
 
 import numpy as np
 from bench.engine.compare import chosen_peers
-from bench.engine.plots import plot_lines, require_matplotlib
+from bench.engine.plots import draw, plot_lines, require_matplotlib
 from bench.engine.prompts import bench_text
 from bench.engine.rounds import Runner
 from bench.engine.summary import Comparison
@@ -107,8 +107,6 @@ def main() -> None:
     finally:
         runner.close()
     lines = {name: costs_ms(comparisons, name) for name in names}
-    if options.plot is not None:
-        plot_lines(options.plot, lines, "context, tokens", "one decoded token, ms")
     slope, start, worst = line_fit(*lines[ESPALIER])
     report = {
         "ms_per_token": {name: dict(zip(*lines[name], strict=True)) for name in names},
@@ -117,12 +115,14 @@ def main() -> None:
         "cpu": cpu_name(),
     }
     if options.json:
-        print(json.dumps(report))
-        return
-    for name, (contexts, costs) in lines.items():
-        for context, cost in zip(contexts, costs, strict=True):
-            print(f"{name:13} context {context:6.0f} {cost:8.2f} ms per token")
-    print(f"line: {start:.2f} ms + {1000 * slope:.2f} ms per 1,000 tokens, within {worst:.0%}")
+        print(json.dumps(report), flush=True)
+    else:
+        for name, (contexts, costs) in lines.items():
+            for context, cost in zip(contexts, costs, strict=True):
+                print(f"{name:13} context {context:6.0f} {cost:8.2f} ms per token")
+        print(f"line: {start:.2f} ms + {1000 * slope:.2f} ms per 1,000 tokens, within {worst:.0%}")
+    if options.plot is not None:
+        draw(lambda: plot_lines(options.plot, lines, "context, tokens", "one decoded token, ms"))
 
 
 if __name__ == "__main__":

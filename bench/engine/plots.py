@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,15 @@ def require_matplotlib() -> Any:
     from matplotlib import pyplot
 
     return pyplot
+
+
+def draw(plot: Callable[[], None]) -> None:
+    """Draws after results were printed; exits with the reason where that fails."""
+    try:
+        plot()
+    except Exception as error:
+        # Whatever a drawing library raises, the figures are out, and no traceback need follow.
+        raise SystemExit(f"the plot was not written: {type(error).__name__}: {error}") from error
 
 
 def plot_comparisons(path: Path, comparisons: Sequence[Comparison], names: Sequence[str]) -> None:
