@@ -75,6 +75,11 @@ def run(
     return {one.work.name: one for one in found}, log
 
 
+def rates(one: Comparison, name: str) -> list[float]:
+    """Of all rounds: which of them were disturbed is up to the machine."""
+    return [measured.rate for measured in one.figures[name].rounds]
+
+
 def problem(one: Comparison, name: str) -> str:
     found = one.figures[name].problem
     assert found is not None
@@ -85,7 +90,7 @@ def test_rounds_after_the_first_count_and_one_start_serves_them() -> None:
     found, log = run(["espalier", "vllm"], [SMALL, LARGE])
     for work in (SMALL, LARGE):
         for name in ("espalier", "vllm"):
-            assert found[work.name].figures[name].rates == pytest.approx([100.0, 100.0])
+            assert rates(found[work.name], name) == pytest.approx([100.0, 100.0])
             assert found[work.name].figures[name].problem is None
     assert log == ["start espalier", "start vllm", "close espalier", "close vllm"]
 
@@ -105,7 +110,7 @@ def test_peer_that_fails_at_one_work_does_the_rest(failing_call: int) -> None:
     found, log = run(["espalier", "vllm"], [SMALL, LARGE], fails)
     assert problem(found["decode-2"], "vllm") == "vllm ended with status 7: out of memory"
     assert found["decode-2"].figures["vllm"].rounds == ()
-    assert found["decode-4"].figures["vllm"].rates == pytest.approx([100.0, 100.0])
+    assert rates(found["decode-4"], "vllm") == pytest.approx([100.0, 100.0])
     assert found["decode-2"].ratio is None
     assert found["decode-4"].ratio == pytest.approx(1.0)
     assert log.count("start vllm") == 2
