@@ -12,43 +12,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from bench.engine.options import rounds_parser
 from bench.engine.plots import draw, plot_comparisons, require_matplotlib
 from bench.engine.prompts import NoPrompts, Prompts, PromptSource, bench_text
 from bench.engine.rounds import Runner
 from bench.engine.summary import table
 from bench.engine.throughput import commit_id, cpu_name
 from bench.engine.workloads import WORKLOADS, Workload
-from bench.peers.catalog import ESPALIER, PEERS, default_folder, python_of
+from bench.peers.catalog import ESPALIER, PEERS, python_of
 from bench.peers.models import model_path
 
 from espalier.errors import EspalierError
 from espalier.loaders.model import load_model
 
 
-def parse_options() -> argparse.Namespace:
+def parse_options(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Command-line options."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", help="names, separated by commas (default: all installed)")
+    parser = rounds_parser(__doc__.splitlines()[0], 5, "all that are installed")
     parser.add_argument("--work", help="names or their beginnings, separated by commas")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one round, fewer tokens")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--peers-dir", type=Path, default=default_folder())
-    parser.add_argument("--text", type=Path, help="text that prompts are cut from")
-    parser.add_argument("--plot", type=Path, help="PNG file to write")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    if options.rounds < 1 or options.threads < 1:
-        parser.error("--rounds and --threads must be at least 1")
-    return options
+    return parser.parse_args(given)
 
 
 def chosen_work(given: str | None, is_quick: bool) -> list[Workload]:
@@ -71,8 +63,6 @@ def chosen_work(given: str | None, is_quick: bool) -> list[Workload]:
 
 
 def _shortened(work: Workload) -> Workload:
-    from dataclasses import replace
-
     return work if work.is_prefill else replace(work, num_tokens=max(8, work.num_tokens // 4))
 
 
