@@ -26,10 +26,10 @@ from bench.engine.plots import draw, plot_comparisons, require_matplotlib
 from bench.engine.prompts import NoPrompts, Prompts, PromptSource, bench_text
 from bench.engine.rounds import Runner
 from bench.engine.summary import table
-from bench.engine.throughput import commit_id, cpu_name
 from bench.engine.workloads import WORKLOADS, Workload
 from bench.peers.catalog import ESPALIER, PEERS, python_of
 from bench.peers.models import model_path
+from bench.report import commit_id, cpu_name
 
 from espalier.errors import EspalierError
 from espalier.loaders.model import load_model

@@ -26,10 +26,10 @@ from bench.engine.plots import draw, plot_contexts, require_matplotlib
 from bench.engine.prompts import bench_text
 from bench.engine.rounds import Runner
 from bench.engine.summary import Comparison, problems
-from bench.engine.throughput import commit_id, cpu_name
 from bench.engine.workloads import Workload
 from bench.peers.catalog import ESPALIER, SMOLLM2
 from bench.peers.models import model_path
+from bench.report import commit_id, cpu_name
 
 from espalier.loaders.model import load_model
 
