@@ -70,12 +70,16 @@ def _draw_peer(axes: Any, shown: Sequence[Comparison], name: str, index: int, co
     heights = [share(one, name) for one in shown]
     bars = axes.bar(places, heights, width, label=name, color=_COLOURS[name], zorder=3)
     for bar, one in zip(bars, shown, strict=True):
-        if name != ESPALIER and one.work.against and name not in one.work.against:
+        if not _counts(one, name):
             bar.set_alpha(_PALE)
     if name == ESPALIER:
         labels = axes.bar_label(bars, [f"{height:.2f}" for height in heights], padding=2, zorder=5)
         for label in labels:  # the wanted ratio may run through it
             label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
+
+
+def _counts(one: Comparison, name: str) -> bool:
+    return name == ESPALIER or not one.work.against or name in one.work.against
 
 
 def share(one: Comparison, name: str) -> float:
@@ -97,7 +101,9 @@ def _missing(comparisons: Sequence[Comparison], shown: Sequence[Comparison]) -> 
     """What the picture does not say by itself."""
     lacking = ", ".join(one.work.name for one in comparisons if one not in shown)
     notes = [f"Without a ratio: {lacking}."] if lacking else []
-    if any(one.work.against for one in shown):
+    if any(
+        share(one, name) > 0 and not _counts(one, name) for one in shown for name in one.figures
+    ):
         notes.append("Pale bars do not count as the best peer.")
     return " ".join(notes)
 
