@@ -2,19 +2,24 @@
 
     python bench/engine/attention.py --threads 2 --kv-dtype bf16
 
-prints JSON: milliseconds per step (the fastest and the median of several) for decode steps with
-and without a shared prefix and for prefill.
+Milliseconds per step (the fastest and the median of several) for decode steps with and without a
+shared prefix and for prefill.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import numpy as np
+from bench.report import print_report
 
 from espalier.exec import plan as ops
 from espalier.exec.executor import ExecutorOptions, RawTensor, StepBatch, TensorType
@@ -101,8 +106,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--kv-dtype", default="bf16")
     parser.add_argument("--isa", default="auto")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--shape", type=int, nargs=4, default=(30, 9, 3, 64))
+    parser.add_argument("--only", default="", help="only steps whose name has this part")
+    parser.add_argument(
+        "--shape",
+        type=int,
+        nargs=4,
+        default=(30, 9, 3, 64),
+        metavar=("LAYERS", "HEADS", "KV_HEADS", "HEAD_DIM"),
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     plan = attention_plan(*given.shape)
     options = ExecutorOptions(
@@ -122,7 +134,7 @@ def main() -> None:
         "extend 64 at 4000": (step([(np.arange(4000), 3936)]), 6),
     }
     found = {name: measure(executor, *case) for name, case in cases.items() if given.only in name}
-    print(json.dumps(found, indent=1))
+    print_report({"isa": executor.isa, "steps, ms": found}, given.json)
 
 
 if __name__ == "__main__":

@@ -12,42 +12,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from bench.engine.plots import plot_comparisons, require_matplotlib
-from bench.engine.prompts import Prompts, bench_text
+from bench.engine.options import rounds_parser
+from bench.engine.plots import draw, plot_comparisons, require_matplotlib
+from bench.engine.prompts import NoPrompts, Prompts, PromptSource, bench_text
 from bench.engine.rounds import Runner
 from bench.engine.summary import table
-from bench.engine.throughput import commit_id, cpu_name
 from bench.engine.workloads import WORKLOADS, Workload
-from bench.peers.catalog import ESPALIER, PEERS, default_folder, python_of
+from bench.peers.catalog import ESPALIER, PEERS, python_of
 from bench.peers.models import model_path
+from bench.report import commit_id, cpu_name
 
+from espalier.errors import EspalierError
 from espalier.loaders.model import load_model
 
 
-def parse_options() -> argparse.Namespace:
+def parse_options(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Command-line options."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", help="names, separated by commas (default: all installed)")
+    parser = rounds_parser(__doc__.splitlines()[0], 5, "all that are installed")
     parser.add_argument("--work", help="names or their beginnings, separated by commas")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one round, fewer tokens")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--peers-dir", type=Path, default=default_folder())
-    parser.add_argument("--text", type=Path, help="text that prompts are cut from")
-    parser.add_argument("--plot", type=Path, help="PNG file to write")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    if options.rounds < 1 or options.threads < 1:
-        parser.error("--rounds and --threads must be at least 1")
-    return options
+    return parser.parse_args(given)
 
 
 def chosen_work(given: str | None, is_quick: bool) -> list[Workload]:
@@ -70,8 +63,6 @@ def chosen_work(given: str | None, is_quick: bool) -> list[Workload]:
 
 
 def _shortened(work: Workload) -> Workload:
-    from dataclasses import replace
-
     return work if work.is_prefill else replace(work, num_tokens=max(8, work.num_tokens // 4))
 
 
@@ -79,7 +70,7 @@ def chosen_peers(given: str | None, folder: Path) -> list[str]:
     """Names of the peers to run, Espalier first; exits where one is unknown or not installed."""
     if given is None:
         return [name for name, peer in PEERS.items() if python_of(peer, folder) is not None]
-    names = [ESPALIER, *(name for name in given.split(",") if name != ESPALIER)]
+    names = list(dict.fromkeys([ESPALIER, *given.split(",")]))
     for name in names:
         if name not in PEERS:
             raise SystemExit(f"--peers {name!r} is unknown; known are {', '.join(PEERS)}.")
@@ -90,6 +81,15 @@ def chosen_peers(given: str | None, folder: Path) -> list[str]:
     return names
 
 
+def prompts_of(model: str, text: str, peers_dir: Path) -> PromptSource:
+    """Prompts for a model, cut from the text; every cut fails where its file cannot be read."""
+    try:
+        tokenizer = load_model(model_path(model, True, peers_dir)).tokenizer
+    except (EspalierError, OSError) as error:
+        return NoPrompts(f"the tokenizer of {model} cannot be read: {error}")
+    return Prompts(tokenizer.encode(text))
+
+
 def main() -> None:
     """Runs the chosen work and prints a table or JSON."""
     options = parse_options()
@@ -98,10 +98,8 @@ def main() -> None:
     workloads = chosen_work(options.work, options.quick)
     names = chosen_peers(options.peers, options.peers_dir)
     text, text_name = bench_text(options.text)
-    prompts = {}
-    for model in {work.model for work in workloads}:
-        tokenizer = load_model(model_path(model, True, options.peers_dir)).tokenizer
-        prompts[model] = Prompts(tokenizer.encode(text))
+    models = sorted({work.model for work in workloads})
+    prompts = {model: prompts_of(model, text, options.peers_dir) for model in models}
     runner = Runner(
         options.peers_dir,
         lambda model, gguf: model_path(model, gguf, options.peers_dir),
@@ -111,12 +109,6 @@ def main() -> None:
         comparisons = runner.run(names, workloads, prompts, 1 if options.quick else options.rounds)
     finally:
         runner.close()
-    if options.plot is not None:
-        plot_comparisons(options.plot, comparisons, names)
-    if not options.json:
-        print(table(comparisons, names))
-        print(cpu_name(), commit_id(), file=sys.stderr)
-        return
     report = {
         "work": [one.as_json() for one in comparisons],
         "peers": runner.facts,
@@ -126,7 +118,11 @@ def main() -> None:
         "cpu": cpu_name(),
         "python": platform.python_version(),
     }
-    print(json.dumps(report))
+    print(json.dumps(report) if options.json else table(comparisons, names), flush=True)
+    if not options.json:
+        print(cpu_name(), commit_id(), file=sys.stderr)
+    if options.plot is not None:
+        draw(lambda: plot_comparisons(options.plot, comparisons, names))
 
 
 if __name__ == "__main__":

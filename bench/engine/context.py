@@ -11,24 +11,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-import numpy as np
 from bench.engine.compare import chosen_peers
-from bench.engine.plots import plot_lines, require_matplotlib
+from bench.engine.line import LEAST_POINTS, line_fit
+from bench.engine.options import positive, positives, rounds_parser
+from bench.engine.plots import draw, plot_contexts, require_matplotlib
 from bench.engine.prompts import bench_text
 from bench.engine.rounds import Runner
-from bench.engine.summary import Comparison
-from bench.engine.throughput import commit_id, cpu_name
+from bench.engine.summary import Comparison, problems
 from bench.engine.workloads import Workload
-from bench.peers.catalog import ESPALIER, SMOLLM2, default_folder
+from bench.peers.catalog import ESPALIER, SMOLLM2
 from bench.peers.models import model_path
+from bench.report import commit_id, cpu_name
 
 from espalier.loaders.model import load_model
 
@@ -44,19 +45,16 @@ class NestedPrompts:
     def cut(
         self, work: str, round_number: int, rows: int, length: int, shared: int
     ) -> list[list[int]]:
-        """One prompt; the other arguments are those of Prompts.cut."""
+        """One prompt; the other arguments are those of Prompts.cut.
+
+        Raises ValueError where the text is not longer than the prompt.
+        """
         assert rows == 1
         assert shared == 0
+        if length >= len(self._ids):
+            raise ValueError(f"the text has {len(self._ids)} tokens; over {length} are needed.")
         start = round_number * 1000 % (len(self._ids) - length)
         return [self._ids[start : start + length]]
-
-
-def line_fit(contexts: Sequence[float], costs: Sequence[float]) -> tuple[float, float, float]:
-    """Slope and start of the least-squares line, and the largest relative distance from it."""
-    slope, start = np.polyfit(contexts, costs, 1)
-    fitted = slope * np.asarray(contexts) + start
-    worst = np.max(np.abs(np.asarray(costs) - fitted) / fitted)
-    return float(slope), float(start), float(worst)
 
 
 def costs_ms(comparisons: Sequence[Comparison], name: str) -> tuple[list[float], list[float]]:
@@ -70,30 +68,37 @@ def costs_ms(comparisons: Sequence[Comparison], name: str) -> tuple[list[float],
     return contexts, costs
 
 
-def parse_options() -> argparse.Namespace:
+def text_report(
+    lines: Mapping[str, tuple[list[float], list[float]]], comparisons: Sequence[Comparison]
+) -> str:
+    """Costs, the reasons for those that are missing, and the line through Espalier's."""
+    found = [
+        f"{name:13} context {context:6.0f} {cost:8.2f} ms per token"
+        for name, (contexts, costs) in lines.items()
+        for context, cost in zip(contexts, costs, strict=True)
+    ]
+    line = line_fit(*lines[ESPALIER])
+    fitted = (
+        f"too few contexts for a line: {LEAST_POINTS} are needed"
+        if line is None
+        else f"line: {line}, within {line.largest_distance:.0%}"
+    )
+    return "\n".join([*found, *problems(comparisons), fitted])
+
+
+def parse_options(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Command-line options."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", default="", help="names, separated by commas (default: none)")
-    parser.add_argument("--contexts", default=",".join(map(str, CONTEXTS)))
-    parser.add_argument("--decode-tokens", type=int, default=24)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--peers-dir", type=Path, default=default_folder())
-    parser.add_argument("--text", type=Path, help="text that prompts are cut from")
-    parser.add_argument("--plot", type=Path, help="PNG file to write")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser.parse_args()
+    parser = rounds_parser(__doc__.splitlines()[0], 3, "none")
+    parser.add_argument("--contexts", type=positives, default=list(CONTEXTS))
+    parser.add_argument("--decode-tokens", type=positive, default=24)
+    return parser.parse_args(given)
 
 
-def main() -> None:
-    """Measures every context in alternating rounds and prints costs."""
-    options = parse_options()
-    if options.plot is not None:
-        require_matplotlib()
-    names = chosen_peers(options.peers, options.peers_dir) if options.peers else [ESPALIER]
+def measure_all(options: argparse.Namespace, names: Sequence[str]) -> list[Comparison]:
+    """Every context in alternating rounds."""
     workloads = [
         Workload(f"context-{context}", SMOLLM2, 1, context, options.decode_tokens, 0.0)
-        for context in map(int, options.contexts.split(","))
+        for context in options.contexts
     ]
     tokenizer = load_model(model_path(SMOLLM2, True, options.peers_dir)).tokenizer
     prompts = NestedPrompts(tokenizer.encode(bench_text(options.text)[0]))
@@ -103,26 +108,33 @@ def main() -> None:
         options.threads,
     )
     try:
-        comparisons = runner.run(names, workloads, {SMOLLM2: prompts}, options.rounds)
+        return runner.run(names, workloads, {SMOLLM2: prompts}, options.rounds)
     finally:
         runner.close()
-    lines = {name: costs_ms(comparisons, name) for name in names}
+
+
+def main() -> None:
+    """Measures every context and prints costs."""
+    options = parse_options()
     if options.plot is not None:
-        plot_lines(options.plot, lines, "context, tokens", "one decoded token, ms")
-    slope, start, worst = line_fit(*lines[ESPALIER])
-    report = {
-        "ms_per_token": {name: dict(zip(*lines[name], strict=True)) for name in names},
-        "line": {"ms_at_0": start, "ms_per_1000_tokens": 1000 * slope, "largest_distance": worst},
-        "commit": commit_id(),
-        "cpu": cpu_name(),
-    }
+        require_matplotlib()
+    names = chosen_peers(options.peers, options.peers_dir) if options.peers else [ESPALIER]
+    comparisons = measure_all(options, names)
+    lines = {name: costs_ms(comparisons, name) for name in names}
     if options.json:
-        print(json.dumps(report))
-        return
-    for name, (contexts, costs) in lines.items():
-        for context, cost in zip(contexts, costs, strict=True):
-            print(f"{name:13} context {context:6.0f} {cost:8.2f} ms per token")
-    print(f"line: {start:.2f} ms + {1000 * slope:.2f} ms per 1,000 tokens, within {worst:.0%}")
+        line = line_fit(*lines[ESPALIER])
+        report = {
+            "ms_per_token": {name: dict(zip(*lines[name], strict=True)) for name in names},
+            "problems": problems(comparisons),
+            "line": None if line is None else asdict(line),
+            "commit": commit_id(),
+            "cpu": cpu_name(),
+        }
+        print(json.dumps(report), flush=True)
+    else:
+        print(text_report(lines, comparisons), flush=True)
+    if options.plot is not None:
+        draw(lambda: plot_contexts(options.plot, lines))
 
 
 if __name__ == "__main__":

@@ -27,16 +27,24 @@ class NeighbourWatch:
 
         The clock of the system ticks a hundred times a second, so short times give rough shares.
         """
-        busy, own = busy_seconds(), process_seconds(self._process_id)
-        if None in (busy, own, self._busy, self._own):
+        busy = _difference(self._busy, busy_seconds())
+        own = _difference(self._own, process_seconds(self._process_id))
+        if busy is None or own is None:
             return None
-        assert busy is not None
-        assert own is not None
-        assert self._busy is not None
-        assert self._own is not None
-        others = (busy - self._busy) - (own - self._own)
-        whole = (time.perf_counter() - self._start) * (os.cpu_count() or 1)
-        return min(1.0, max(0.0, others / whole))
+        return others_share(busy, own, time.perf_counter() - self._start, os.cpu_count() or 1)
+
+
+def others_share(busy_s: float, own_s: float, elapsed_s: float, num_processors: int) -> float:
+    """Share of all processors' time that went to others than one process, 0 to 1.
+
+    `busy_s` and `own_s` are processor time of all and of that process in `elapsed_s` of the clock.
+    They come from clocks that tick at different times, so the difference may fall outside.
+    """
+    return min(1.0, max(0.0, (busy_s - own_s) / (elapsed_s * num_processors)))
+
+
+def _difference(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else second - first
 
 
 def busy_seconds(stat: Path = Path("/proc/stat")) -> float | None:

@@ -1,25 +1,28 @@
 """Processor time of what surrounds the forward pass: tree, step, sampler, tokenizer.
 
     python bench/engine/parts.py
-    python bench/engine/parts.py --model gemma3-270m
+    python bench/engine/parts.py --model gemma3-270m --json
 
-prints JSON: times are medians of processor time (time.process_time) on one thread, unless they say
-otherwise.
+Times are medians of processor time (time.process_time) on one thread, unless they say otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
 import numpy as np
+from bench.report import print_report
 from numpy.typing import NDArray
 
 from espalier._native import ThreadPool
@@ -271,7 +274,9 @@ def main() -> None:
     """Measures everything and prints it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default=None)
-    path = resolve_model(parser.parse_args().model)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    path = resolve_model(options.model)
     model = load_model(path)
     vocab_size = model.plan.geometry.vocab_size
     result = {
@@ -284,7 +289,7 @@ def main() -> None:
         "sampler, 64 rows, ms": shared_sampler_times(vocab_size),
         "tokenizer": tokenizer_times(model),
     }
-    print(json.dumps(result, indent=1))
+    print_report(result, options.json)
 
 
 if __name__ == "__main__":

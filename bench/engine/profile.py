@@ -12,11 +12,16 @@ products of bytes, so the limit of a product is half of that of the tiles.
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
 import numpy as np
+from bench.report import commit_id, cpu_name, print_report
 
 from espalier._native import ThreadPool, multiply_rates, read_bandwidth
 from espalier.exec.executor import ExecutorOptions, StepBatch
@@ -191,13 +196,14 @@ def main() -> None:
     parser.add_argument("--kv-dtype", default="auto")
     parser.add_argument("--isa", default="auto")
     parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     result = run(load_model(resolve_model(options.model)), options)
     if options.json:
-        print(json.dumps(result, indent=1))
+        print_report(result, is_json=True)
     else:
         print_tables(result)
+        print(cpu_name(), commit_id(), file=sys.stderr)
 
 
 if __name__ == "__main__":

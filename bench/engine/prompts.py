@@ -84,6 +84,19 @@ class PromptSource(Protocol):
     ) -> list[list[int]]: ...
 
 
+class NoPrompts:
+    """Stands where there are no prompts; `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def cut(
+        self, work: str, round_number: int, rows: int, length: int, shared: int
+    ) -> list[list[int]]:
+        """Raises ValueError with the reason."""
+        raise ValueError(self._reason)
+
+
 class Prompts:
     """Prompts of given lengths; other rounds and rows get other places of the text."""
 

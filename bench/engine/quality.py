@@ -26,11 +26,11 @@ import numpy as np
 from bench.engine.divergence import Quality, ReferenceRows, RowScores, summarise
 from bench.engine.logit_sources import ExecutorLogits, LogitSource, PeerLogits
 from bench.engine.prompts import bench_text
-from bench.engine.throughput import commit_id, cpu_name
 from bench.peers.catalog import GEMMA3, PEERS, SMOLLM2, default_folder, launch, python_of
 from bench.peers.models import model_path
 from bench.peers.process import PeerError
 from bench.peers.protocol import Setup
+from bench.report import commit_id, cpu_name
 
 from espalier.errors import EspalierError
 from espalier.loaders.model import LoadedModel, load_model

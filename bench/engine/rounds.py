@@ -1,4 +1,7 @@
-"""Alternating rounds: every peer does a piece of work in turn, while the others are frozen."""
+"""Alternating rounds: every peer does a piece of work in turn, while the others are frozen.
+
+Every pair of a peer and a piece of work ends as a figure, as the reason why there is none, or both.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,19 @@ from pathlib import Path
 
 from bench.engine.neighbours import NeighbourWatch
 from bench.engine.prompts import PromptSource
-from bench.engine.summary import DISTURBED_SHARE, Comparison, Figure, Round, decode_rate
+from bench.engine.summary import Comparison, Figure, Round, decode_rate
 from bench.engine.workloads import WORKLOADS, Workload, groups, joint_setup
 from bench.peers.catalog import PEERS, launch
 from bench.peers.process import PeerError, PeerProcess
 from bench.peers.protocol import Setup
 
+from espalier.errors import EspalierError
+
 # (model alias, reads_gguf) -> file or folder
 ModelPaths = Callable[[str, bool], Path]
+Launch = Callable[[str], PeerProcess]
+# What ends the start of a peer, the export of its model included.
+_START_FAILURES = (PeerError, EspalierError, OSError, ValueError)
 
 
 def measure(process: PeerProcess, work: Workload, prompts: list[list[int]]) -> float:
@@ -35,13 +43,22 @@ def measure(process: PeerProcess, work: Workload, prompts: list[list[int]]) -> f
 
 
 class Runner:
-    """Starts peers as the work needs them, and keeps one running where it fits the next group."""
+    """Starts peers as the work needs them, and keeps one running where it fits the next group.
 
-    def __init__(self, folder: Path, models: ModelPaths, num_threads: int) -> None:
-        self._folder = folder
+    A peer that fails at a piece of work is done with that work, and is started again for the rest.
+    """
+
+    def __init__(
+        self, folder: Path, models: ModelPaths, num_threads: int, launch_peer: Launch | None = None
+    ) -> None:
+        self._launch = launch_peer or (lambda name: launch(PEERS[name], folder))
         self._models = models
         self._num_threads = num_threads
         self._running: dict[str, tuple[Setup, PeerProcess]] = {}
+        self._figures: dict[tuple[str, str], Figure] = {}
+        self._given_up: set[tuple[str, str]] = set()
+        self._ready: set[str] = set()  # runs with what the group needs
+        self._warm: set[tuple[str, str]] = set()
         self.facts: dict[str, dict[str, object]] = {}
 
     def run(
@@ -51,22 +68,22 @@ class Runner:
         prompts: Mapping[str, PromptSource],
         num_rounds: int,
     ) -> list[Comparison]:
-        """Measures all work; a peer that fails is left out of the rest of its group."""
-        figures: dict[tuple[str, str], Figure] = {}
+        """Measures all work, `num_rounds` times and once before that to warm up."""
+        assert num_rounds >= 1
         for group in groups(workloads):
-            able = [name for name in names if group[0].model in PEERS[name].models]
-            ready = [name for name in able if self._start(name, group, figures)]
-            for round_number in range(num_rounds + 1):  # the first one warms up
+            model = group[0].model
+            self._ready.clear()
+            for name in names:
+                if model not in PEERS[name].models:
+                    self._give_up(name, group, f"{name} does not read {model}")
+            for round_number in range(num_rounds + 1):
                 # Who goes first changes, since a machine may slow down as a round goes on.
-                turn = round_number % max(1, len(ready))
+                turn = round_number % max(1, len(names))
                 for work in group:
-                    for name in [*ready[turn:], *ready[:turn]]:
-                        self._turn(name, work, prompts[work.model], round_number, figures)
+                    for name in [*names[turn:], *names[:turn]]:
+                        self._turn(name, work, group, prompts[model], round_number)
         return [
-            Comparison(
-                work,
-                {name: figures[name, work.name] for name in names if (name, work.name) in figures},
-            )
+            Comparison(work, {name: self._figures[name, work.name] for name in names})
             for work in workloads
         ]
 
@@ -75,26 +92,74 @@ class Runner:
         for name in list(self._running):
             self._stop(name)
 
-    def _start(
+    def _turn(
         self,
         name: str,
+        work: Workload,
         group: Sequence[Workload],
-        figures: dict[tuple[str, str], Figure],
-    ) -> bool:
-        setup = self._setup(name, group)
-        if name in self._running and self._running[name][0] == setup:
-            return True
-        self._stop(name)
-        _note(f"starting {name}")
-        process = launch(PEERS[name], self._folder)
-        self._running[name] = (setup, process)
+        prompts: PromptSource,
+        round_number: int,
+    ) -> None:
+        pair = name, work.name
+        if pair in self._given_up:
+            return
         try:
-            process.start(setup)
-        except PeerError as error:
-            self._fail(name, group, error, figures)
+            cut, first_cut = (
+                prompts.cut(work.name, number, work.rows, work.context, work.shared)
+                for number in (round_number, 0)
+            )
+        except ValueError as error:
+            self._give_up(name, [work], f"there is no prompt: {error}")
+            return
+        if name not in self._ready and not self._start(name, group):
+            return
+        try:
+            if round_number > 0 and pair not in self._warm:  # it was started again
+                self._measure(name, work, first_cut)
+            one = self._measure(name, work, cut)
+        except (PeerError, OSError) as error:
+            self._give_up(name, [work], reason(error))
+            self._stop(name)
+            return
+        except ValueError as error:
+            self._throw_away(name, work, round_number, error)
+            return
+        if round_number > 0:
+            figure = self._figures.get(pair, Figure())
+            self._figures[pair] = Figure((*figure.rounds, one), figure.problem)
+        _note(
+            f"round {round_number} {work.name:22} {name:13} {one.rate:9.1f} tokens/s"
+            + (f", others took {one.others:.0%}" if one.is_disturbed else "")
+        )
+
+    def _measure(self, name: str, work: Workload, prompts: list[list[int]]) -> Round:
+        process = self._running[name][1]
+        process.thaw()
+        watch = NeighbourWatch(process.process_id)
+        try:
+            rate = measure(process, work, prompts)
+            self._warm.add((name, work.name))
+            return Round(rate, watch.share() or 0.0)
+        finally:
+            process.freeze()
+
+    def _start(self, name: str, group: Sequence[Workload]) -> bool:
+        """Has the peer run with what the group needs; false where it cannot."""
+        try:
+            setup = self._setup(name, group)
+            if name not in self._running or self._running[name][0] != setup:
+                self._stop(name)
+                _note(f"starting {name}")
+                process = self._launch(name)
+                self._running[name] = (setup, process)
+                process.start(setup)
+                self.facts[name] = process.facts
+                process.freeze()
+        except _START_FAILURES as error:
+            self._stop(name)
+            self._give_up(name, group, reason(error))
             return False
-        self.facts[name] = process.facts
-        process.freeze()
+        self._ready.add(name)
         return True
 
     def _setup(self, name: str, group: Sequence[Workload]) -> Setup:
@@ -112,59 +177,35 @@ class Runner:
         path = str(self._models(first.model, peer.reads_gguf))
         return joint_setup([work.setup(path, self._num_threads) for work in served])
 
-    def _turn(
-        self,
-        name: str,
-        work: Workload,
-        prompts: PromptSource,
-        round_number: int,
-        figures: dict[tuple[str, str], Figure],
-    ) -> None:
-        if name not in self._running:
-            return
-        process = self._running[name][1]
-        cut = prompts.cut(work.name, round_number, work.rows, work.context, work.shared)
-        figure = figures.get((name, work.name), Figure())
-        process.thaw()
-        watch = NeighbourWatch(process.process_id)
-        try:
-            rate = measure(process, work, cut)
-        except PeerError as error:
-            self._fail(name, [work], error, figures)
-            return
-        except ValueError as error:
-            problem = f"round {round_number} was thrown away: {error}"
-            _note(f"{work.name}, {name}: {problem}")
-            if round_number > 0:
-                figures[name, work.name] = Figure(figure.rounds, problem)
-            return
-        finally:
-            others = watch.share() or 0.0
-            process.freeze()
+    def _throw_away(self, name: str, work: Workload, round_number: int, error: ValueError) -> None:
+        problem = f"round {round_number} was thrown away: {error}"
+        _note(f"{work.name}, {name}: {problem}")
         if round_number > 0:
-            rounds = (*figure.rounds, Round(rate, others))
-            figures[name, work.name] = Figure(rounds, figure.problem)
-        _note(
-            f"round {round_number} {work.name:22} {name:13} {rate:9.1f} tokens/s"
-            + (f", others took {others:.0%}" if others > DISTURBED_SHARE else "")
-        )
+            rounds = self._figures.get((name, work.name), Figure()).rounds
+            self._figures[name, work.name] = Figure(rounds, problem)
 
-    def _fail(
-        self,
-        name: str,
-        group: Sequence[Workload],
-        error: PeerError,
-        figures: dict[tuple[str, str], Figure],
-    ) -> None:
-        _note(str(error))
+    def _give_up(self, name: str, group: Sequence[Workload], problem: str) -> None:
+        """Tries these no more; rounds that were measured stay."""
+        _note(f"{', '.join(work.name for work in group)}: {problem}")
         for work in group:
-            rounds = figures.get((name, work.name), Figure()).rounds
-            figures[name, work.name] = Figure(rounds, str(error).splitlines()[0])
-        self._stop(name)
+            pair = name, work.name
+            if pair not in self._given_up:
+                self._given_up.add(pair)
+                self._figures[pair] = Figure(self._figures.get(pair, Figure()).rounds, problem)
 
     def _stop(self, name: str) -> None:
+        self._warm = {pair for pair in self._warm if pair[0] != name}
+        self._ready.discard(name)
         if name in self._running:
             self._running.pop(name)[1].close()
+
+
+def reason(error: Exception) -> str:
+    """One line: the first of the message, and the last, which is what a peer printed last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
 
 
 def _note(text: str) -> None:

@@ -146,13 +146,17 @@ def table(comparisons: Sequence[Comparison], names: Sequence[str]) -> str:
         ).rstrip()
         for row in rows
     ]
-    problems = [
+    return "\n".join([*lines, *problems(comparisons), *_disturbances(comparisons)])
+
+
+def problems(comparisons: Sequence[Comparison]) -> list[str]:
+    """A line for each figure that is missing or lacks rounds, with the reason."""
+    return [
         f"{one.work.name}, {name}: {figure.problem}"
         for one in comparisons
         for name, figure in one.figures.items()
         if figure.problem
     ]
-    return "\n".join([*lines, *problems, *_disturbances(comparisons)])
 
 
 def _disturbances(comparisons: Sequence[Comparison]) -> list[str]:

@@ -14,12 +14,15 @@ import argparse
 import json
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
 import numpy as np
+from bench.report import commit_id, cpu_name
 
 from espalier.engine.engine import EngineCore
 from espalier.engine.options import EngineOptions
@@ -119,21 +122,6 @@ class Bench:
         after = self._core.stats().totals
         generated = after.generated_tokens - totals.generated_tokens
         return generated if after.computed_rows - totals.computed_rows == generated else 0
-
-
-def cpu_name() -> str:
-    """Name of the processor and the number of its cores."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()} x {len(names) or '?'}"
-
-
-def commit_id() -> str:
-    """The checkout's commit, with a + where files differ from it."""
-    folder = Path(__file__).parent
-    describe = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
-    done = subprocess.run(describe, cwd=folder, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 def parse_options() -> argparse.Namespace:

@@ -2,16 +2,23 @@
 
     python bench/lang/overhead.py
 
-prints JSON with microseconds of CPU time (all threads) per call: `run` is one program with one call
-after the other, `fork` 100 forks of one state, `batch` def programs on 16 threads, `async` async
-programs. `empty_run` is a program without a call.
+Microseconds of CPU time (all threads) per call: `run` is one program with one call after the other,
+`fork` 100 forks of one state, `batch` def programs on 16 threads, `async` async programs.
+`empty_run` is a program without a call.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from bench.report import print_report
 
 import espalier as sgl
 from espalier import gen
@@ -52,19 +59,20 @@ def cpu_us(work: Callable[[], object], num_calls: int, repeats: int = 5) -> floa
 
 
 def main() -> None:
+    """Measures every kind of call and prints it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
     sgl.set_default_backend(sgl.ScriptedBackend("hello world"))
     one()
-    print(
-        json.dumps(
-            {
-                "empty_run": cpu_us(lambda: [empty() for _ in range(500)], 500),
-                "run": cpu_us(lambda: [one() for _ in range(500)], 500),
-                "fork": cpu_us(forking, 100),
-                "batch": cpu_us(lambda: one.run_batch([{}] * 500, num_threads=16), 500),
-                "async": cpu_us(lambda: waiting.run_batch([{}] * 500), 500),
-            }
-        )
-    )
+    result = {
+        "empty_run": cpu_us(lambda: [empty() for _ in range(500)], 500),
+        "run": cpu_us(lambda: [one() for _ in range(500)], 500),
+        "fork": cpu_us(forking, 100),
+        "batch": cpu_us(lambda: one.run_batch([{}] * 500, num_threads=16), 500),
+        "async": cpu_us(lambda: waiting.run_batch([{}] * 500), 500),
+    }
+    print_report(result, options.json)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from bench.peers.process import REPOSITORY, PeerProcess
 
+from espalier.settings import user_cache_dir
+
 SMOLLM2, GEMMA3 = "smollm2", "gemma3-270m"
 ESPALIER = "espalier"
 
@@ -73,10 +75,7 @@ PEERS: Mapping[str, Peer] = {
 def default_folder() -> Path:
     """Where scripts/bench-peers puts the environments unless told otherwise."""
     given = os.environ.get("ESPALIER_BENCH_PEERS")
-    if given:
-        return Path(given).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "espalier-bench-peers"
+    return Path(given).expanduser() if given else user_cache_dir() / "espalier-bench-peers"
 
 
 def python_of(peer: Peer, folder: Path) -> Path | None:

@@ -66,8 +66,11 @@ class LlamaCppPeer:
 
     def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
         if not self._setup.prefix_cache:
-            self._api.llama_memory_clear(self._memory, False)
-            self._cached = [[] for _ in self._cached]
+            self._clear()
+        # Cells of rows that this call does not have would slow it down.
+        for row in range(len(prompts), len(self._cached)):
+            if self._cached[row]:
+                self._cut(row, 0)
         if self._setup.shares_prefix:
             self._share_prefix(prompts)
         pending = []
@@ -89,8 +92,7 @@ class LlamaCppPeer:
         return outputs
 
     def logits(self, token_ids: list[int]) -> NDArray[np.float32]:
-        self._api.llama_memory_clear(self._memory, False)
-        self._cached = [[] for _ in self._cached]
+        self._clear()
         parts = []
         for first in range(0, len(token_ids), _BATCH_TOKENS):
             part = token_ids[first : first + _BATCH_TOKENS]
@@ -102,7 +104,11 @@ class LlamaCppPeer:
         """Computes what all prompts begin with in the first sequence; the others share it."""
         common = min(common_length(prompts[0], prompt) for prompt in prompts)
         common = min(common, len(prompts[0]) - 1)
-        keep = self._cut(0, min(common_length(prompts[0], self._cached[0]), common))
+        if common_length(prompts[0], self._cached[0]) < common:
+            # The other sequences hold the cells of the prefix before: it must leave all of them,
+            # or the pool stays as large as both.
+            self._clear()
+        keep = self._cut(0, min(len(self._cached[0]), common))
         if keep < common:
             self._prefill([(0, keep, prompts[0][keep:common])])
             self._cached[0] = prompts[0][:common]
@@ -112,6 +118,11 @@ class LlamaCppPeer:
             self._cut(row, 0)
             self._api.llama_memory_seq_cp(self._memory, 0, row, 0, common)
             self._cached[row] = prompts[row][:common]
+
+    def _clear(self) -> None:
+        """Empties the memory."""
+        self._api.llama_memory_clear(self._memory, False)
+        self._cached = [[] for _ in self._cached]
 
     def _cut(self, row: int, keep: int) -> int:
         """Removes a sequence's cells from position `keep` on; returns how many are left."""

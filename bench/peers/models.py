@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -21,8 +22,16 @@ def model_path(alias: str, is_gguf: bool, folder: Path) -> Path:
     gguf = Path(given) if given else resolve_model(alias)
     if is_gguf:
         return gguf
-    exported = folder / "models" / f"{gguf.stem}-hf"
+    exported = folder / "models" / exported_name(gguf)
     if not exported.exists():
         print(f"exporting {alias} to {exported}", file=sys.stderr, flush=True)
         export_hf_folder(gguf, exported)
     return exported
+
+
+def exported_name(gguf: Path) -> str:
+    """Name of the folder that is exported from a file: another for each place, size and change."""
+    file = gguf.resolve()
+    status = file.stat()
+    key = f"{file}\0{status.st_size}\0{status.st_mtime_ns}"
+    return f"{gguf.stem}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"

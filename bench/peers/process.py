@@ -121,7 +121,11 @@ class PeerProcess:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise PeerError(self._died()) from None
-        answer: dict[str, Any] = json.loads(self._line(request["op"], timeout_s))
+        line = self._line(request["op"], timeout_s)
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:
+            raise PeerError(f"{self.name} answered what is no JSON: {line[:100]!r}") from None
         if "error" in answer:
             if answer["is_refused"]:
                 raise PeerRefusedError(f"{self.name}: {answer['error']}")

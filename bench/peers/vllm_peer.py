@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from bench.peers.protocol import RefusedError, Setup, serve
 
 
 class VllmPeer:
-    """One LLM object with vLLM's defaults, but for sizes; compiled, not eager."""
+    """One LLM object with vLLM's defaults, but for sizes and threads; compiled, not eager."""
 
     def start(self, setup: Setup) -> dict[str, Any]:
+        # OpenMP reads it when torch is loaded, and torch refuses to change the number later. What
+        # vLLM has of its own (VLLM_CPU_OMP_THREADS_BIND) is for workers in other processes only.
+        os.environ["OMP_NUM_THREADS"] = str(setup.num_threads)
+        import torch
         import vllm
 
         self._library = vllm
@@ -22,7 +27,11 @@ class VllmPeer:
             enable_prefix_caching=setup.prefix_cache,
             seed=0,
         )
-        return {"version": vllm.__version__, "weights": "bf16"}
+        return {
+            "version": vllm.__version__,
+            "weights": "bf16",
+            "threads": torch.get_num_threads(),
+        }
 
     def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
         sampling = self._library.SamplingParams(

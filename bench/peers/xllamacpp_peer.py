@@ -12,6 +12,13 @@ from typing import Any
 
 from bench.peers.protocol import RefusedError, Setup, serve
 
+_CELL_STEP = 256  # the library rounds the cells of a slot to it
+
+
+def context_cells(setup: Setup) -> int:
+    """Cells of all slots together, so many that each has room for the longest sequence."""
+    return setup.max_rows * -(-setup.max_context // _CELL_STEP) * _CELL_STEP
+
 
 class XllamaCppPeer:
     """One Server with the package's prebuilt library; prompts of a call are one request."""
@@ -22,9 +29,9 @@ class XllamaCppPeer:
         params = xllamacpp.CommonParams()
         params.model.path = setup.model
         params.n_parallel = setup.max_rows
-        params.kv_unified = setup.shares_prefix
-        cells = setup.kv_tokens if setup.shares_prefix else setup.max_rows * setup.max_context
-        params.n_ctx = -(-cells // 256) * 256 + 256 * setup.max_rows
+        # A slot computes and keeps its whole prompt, also where another slot has the same prefix.
+        params.kv_unified = False
+        params.n_ctx = context_cells(setup)
         params.cpuparams.n_threads = setup.num_threads
         params.cpuparams_batch.n_threads = setup.num_threads
         params.cache_prompt = self._keeps_cache = setup.prefix_cache

@@ -1,5 +1,6 @@
 #include "kernel_comparison.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <limits>
@@ -101,8 +102,16 @@ bool Comparison::finish() const {
 
 }  // namespace espalier
 
-int main() {
+// Arguments: instruction sets that must be among those that are compared.
+int main(int num_arguments, char** arguments) {
   std::fprintf(stderr, "instruction sets: %s\n", espalier::available_isas().c_str());
+  const std::vector<std::string>& compared = espalier::Comparison::other_isas();
+  for (int i = 1; i < num_arguments; ++i) {
+    if (std::find(compared.begin(), compared.end(), arguments[i]) == compared.end()) {
+      std::fprintf(stderr, "%s is not among the instruction sets here\n", arguments[i]);
+      return 2;
+    }
+  }
   // Not with &&: all are to be seen.
   const int num_failures = !espalier::compare_row_kernels() + !espalier::compare_linear_kernels() +
                            !espalier::compare_attention_kernels();

@@ -83,8 +83,10 @@ class Comparison {
   // equal.
   bool finish() const;
 
- private:
+  // Names of the instruction sets that are compared with the portable kernels.
   static const std::vector<std::string>& other_isas();
+
+ private:
   static const Kernels& kernels_of(const std::string& isa);
   void add_to_digest(uint32_t word);
   void complain(const std::string& isa, const std::string& description, size_t index,

@@ -19,8 +19,13 @@ def cache_dir() -> Path:
     given = os.environ.get("ESPALIER_CACHE")
     if given:
         return Path(given).expanduser()
+    return user_cache_dir() / "espalier"
+
+
+def user_cache_dir() -> Path:
+    """The user's cache folder, where each program has a folder: `XDG_CACHE_HOME`, else ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "espalier"
+    return Path(base) if base else Path.home() / ".cache"
 
 
 def default_model() -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench.engine.compare import chosen_peers, chosen_work
-from bench.engine.context import NestedPrompts, line_fit
+from bench.engine.compare import chosen_peers, chosen_work, parse_options, prompts_of
 from bench.engine.prompts import Prompts, bench_text, fallback_text
 from bench.engine.summary import Comparison, Figure, Round, decode_rate, table
 from bench.engine.workloads import WORKLOADS, Workload, groups, joint_setup
@@ -84,13 +83,6 @@ def test_prompts_share_exactly_their_prefix() -> None:
         prompts.cut("w", 1, 1, 5000, 0)
 
 
-def test_nested_prompts_begin_alike_in_a_round() -> None:
-    prompts = NestedPrompts(list(range(5000)))
-    (short,), (long,) = prompts.cut("a", 2, 1, 50, 0), prompts.cut("b", 2, 1, 400, 0)
-    assert long[:50] == short
-    assert prompts.cut("a", 3, 1, 50, 0) != [short]
-
-
 def test_fallback_text_is_long_and_always_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -99,15 +91,6 @@ def test_fallback_text_is_long_and_always_the_same(
     assert text == fallback_text()
     assert name == "generated sentences"
     assert len(text) > 400_000
-
-
-def test_line_fit_finds_a_cliff() -> None:
-    contexts = [100.0, 1000.0, 2000.0, 4000.0, 8000.0]
-    slope, start, worst = line_fit(contexts, [5 + 0.002 * context for context in contexts])
-    assert slope == pytest.approx(0.002)
-    assert start == pytest.approx(5)
-    assert worst < 1e-9
-    assert line_fit(contexts, [5.2, 7.0, 9.0, 13.0, 42.0])[2] > 0.2
 
 
 def test_groups_serve_work_of_one_kind_and_setups_are_large_enough() -> None:
@@ -147,7 +130,27 @@ def test_peers_are_those_that_are_installed(tmp_path: Path) -> None:
     assert chosen_peers(None, tmp_path) == ["espalier"]  # its installation did not end
     (tmp_path / "vllm" / "ready").touch()
     assert chosen_peers(None, tmp_path) == ["espalier", "vllm"]
+    assert chosen_peers("vllm,espalier,vllm", tmp_path) == ["espalier", "vllm"]
     with pytest.raises(SystemExit, match="scripts/bench-peers openvino"):
         chosen_peers("vllm,openvino", tmp_path)
     with pytest.raises(SystemExit, match="'nobody' is unknown"):
         chosen_peers("nobody", tmp_path)
+
+
+@pytest.mark.parametrize("option", ["--rounds", "--threads"])
+@pytest.mark.parametrize("given", ["0", "-1", "two", "1.5"])
+def test_counts_are_whole_numbers_from_1(
+    option: str, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_options([f"{option}={given}"])
+    assert f"{option}: {given!r} is given; a whole number from 1" in capsys.readouterr().err
+
+
+def test_model_that_cannot_be_read_gives_no_prompts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ESPALIER_TEST_SMOLLM2", str(tmp_path / "missing.gguf"))
+    source = prompts_of(SMOLLM2, "text", tmp_path)
+    with pytest.raises(ValueError, match=r"the tokenizer of smollm2 cannot be read: .*missing"):
+        source.cut("w", 0, 1, 1, 0)
