@@ -32,7 +32,7 @@ const ExecutorOptions& checked(const ExecutorOptions& options) {
 
 // Room in which a thread expands 4-bit weights.
 int64_t tile_buffer_bytes(const Graph& graph) {
-  return std::max(kTileBufferBytes, padded_to_step(graph.widest_input()) * kLanes);
+  return 2 * std::max(kTileBufferBytes, padded_to_step(graph.widest_input()) * kLanes);
 }
 
 // Bytes of all packed matrices.
@@ -53,6 +53,7 @@ int64_t packed_bytes(const Graph& graph, WeightChoice choice) {
 Executor::Executor(std::shared_ptr<const Graph> graph, const ExecutorOptions& options)
     : graph_(std::move(graph)),
       options_(checked(options)),
+      plan_(*graph_, options.weights),
       kernels_(kernels_for(options.isa)),
       checker_({options.max_rows, options.num_slots, graph_->geometry().vocab_size,
                 graph_->geometry().max_context}),
@@ -100,8 +101,8 @@ void Executor::make_buffers() {
   }
   if (options_.weights == WeightChoice::F32) return;
   const int64_t rows = padded_to_lanes(options_.max_rows);
-  const int64_t widest = padded_to_step(graph_->widest_input());
-  quantized_ = Memory(static_cast<size_t>(checked_product({rows, widest, 2})));
+  widest_input_ = padded_to_step(graph_->widest_input());
+  quantized_ = Memory(static_cast<size_t>(checked_product({rows, widest_input_, 2})));
   row_scales_ = Memory(static_cast<size_t>(checked_product({rows, 4})));
   tile_buffer_bytes_ = tile_buffer_bytes(*graph_);
   tile_buffers_ =
@@ -117,12 +118,12 @@ Logits Executor::run(const Step& step) {
   checker_.check(step, row_slots_);
   const ThreadPool::Awake awake(pool_);
   begin_step(step);
-  for (op_index_ = 0; op_index_ < graph_->ops().size(); ++op_index_) {
-    const Op& op = graph_->ops()[op_index_];
-    if (profile_) {
-      run_profiled(op);
+  const int64_t rows = rows_per_chunk();
+  for (const Segment& segment : plan_.segments()) {
+    if (segment.is_row_by_row && rows > 0) {
+      run_in_chunks(segment, rows);
     } else {
-      std::visit([this](const auto& one) { apply(one); }, op);
+      run_stages(segment);
     }
   }
   step_ = nullptr;
@@ -134,7 +135,6 @@ Logits Executor::run(const Step& step) {
 void Executor::begin_step(const Step& step) {
   const auto start = std::chrono::steady_clock::now();
   step_ = &step;
-  is_quantized_ = false;
   num_rows_ = step.num_rows();
   attention_.begin(step);
   constexpr int64_t kRowsPerChunk = 8;

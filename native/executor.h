@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "kv_pool.h"
 #include "memory.h"
 #include "packed_matrix.h"
+#include "stage.h"
 #include "step.h"
 #include "step_profile.h"
 #include "thread_pool.h"
@@ -62,12 +64,13 @@ class Executor {
   const std::shared_ptr<ThreadPool>& thread_pool() const { return shared_pool_; }
 
  private:
-  // A matrix of a joined product, its output and its place among all tiles of the product.
-  struct Product {
-    const PackedMatrix* matrix;
-    const float* bias;
-    RowsOut out;
-    Range tiles;
+  // Some rows of a step, in the hands of one thread. Buffers that nobody else reads have them
+  // `moved` rows before their place, so that one thread uses the same memory for all its chunks.
+  struct RowChunk {
+    Range rows;
+    int thread;
+    int64_t moved = 0;
+    const std::vector<bool>* is_local = nullptr;  // by buffer
   };
 
   void pack_weights();
@@ -77,7 +80,13 @@ class Executor {
   void begin_step(const Step& step);
   void fill_rope(size_t rope, Range rows);
 
-  void run_profiled(const Op& op);
+  // Runs stages one after the other, each on all threads.
+  void run_stages(const Segment& segment);
+  // Runs chunks of rows through all stages of a segment, each on one thread.
+  void run_in_chunks(const Segment& segment, int64_t rows_per_chunk);
+  // 0 where stages are better run one after the other.
+  int64_t rows_per_chunk() const;
+
   template <typename RowOp>
   OpCost cost_of(const RowOp&) const {
     return {};
@@ -87,21 +96,36 @@ class Executor {
   OpCost cost_of(const EmbedOp& op) const;
   OpCost cost_of(const AttentionOp& op) const;
   OpCost cost_of_product(int weight) const;
+  void profile_stage(size_t stage, double seconds);
 
-  void apply(const EmbedOp& op);
-  void apply(const RmsNormOp& op);
-  void apply(const LinearOp& op);
-  void apply(const HeadsOp& op);
-  void apply(const AttentionOp& op);
-  void apply(const GateOp& op);
-  void apply(const AddOp& op);
-  void apply(const SelectOp& op);
-  void apply(const LmHeadOp& op);
+  // On all threads.
+  template <typename RowOp>
+  void apply(const RowOp& op, const Stage& stage);
+  void apply(const LinearOp& op, const Stage& stage);
+  void apply(const AttentionOp& op, const Stage& stage);
+  void apply(const SelectOp& op, const Stage& stage);
+  void apply(const LmHeadOp& op, const Stage& stage);
 
-  void apply_to_row(const HeadNormOp& op, int64_t row) const;
-  void apply_to_row(const RopeOp& op, int64_t row) const;
-  void apply_to_row(const KvWriteOp& op, int64_t row) const;
-  int64_t elements_of(const HeadStep& step) const;
+  // On one thread, for some rows.
+  void compute(const EmbedOp& op, const Stage& stage, const RowChunk& chunk) const;
+  void compute(const RmsNormOp& op, const Stage& stage, const RowChunk& chunk) const;
+  void compute(const LinearOp& op, const Stage& stage, const RowChunk& chunk) const;
+  void compute(const HeadsOp& op, const Stage& stage, const RowChunk& chunk) const;
+  void compute(const GateOp& op, const Stage& stage, const RowChunk& chunk) const;
+  void compute(const AddOp& op, const Stage& stage, const RowChunk& chunk) const;
+
+  void apply_to_row(const HeadNormOp& op, int64_t row, const RowChunk& chunk) const;
+  void apply_to_row(const RopeOp& op, int64_t row, const RowChunk& chunk) const;
+  void apply_to_row(const KvWriteOp& op, int64_t row, const RowChunk& chunk) const;
+
+  // What a row costs, in elements.
+  int64_t elements_of(const EmbedOp& op) const { return width_of(op.out); }
+  int64_t elements_of(const RmsNormOp& op) const { return width_of(op.out); }
+  int64_t elements_of(const HeadsOp& op) const;
+  int64_t elements_of(const GateOp& op) const { return 4 * width_of(op.out); }
+  int64_t elements_of(const AddOp& op) const { return 2 * width_of(op.out); }
+  // Calls function(chunk of rows) for all rows, on many threads where there is enough to do.
+  void each_chunk(int64_t elements_per_row, const std::function<void(const RowChunk&)>& function);
 
   // Rows and column tiles that one thread takes at a time.
   struct ProductCut {
@@ -109,34 +133,35 @@ class Executor {
   };
   ProductCut product_cut(int64_t num_tiles) const;
 
-  // Computes `products_` for the current rows of buffer x; soft_cap 0 is none.
-  void multiply(int x, float soft_cap);
-  void multiply_tiles(const Product& product, int x, Range rows, Range tiles, int thread) const;
+  // Products of buffer x on all threads.
+  void multiply(const Stage& stage, int x, float soft_cap);
+  void multiply_tiles(const StageProduct& product, int x, Range tiles, float soft_cap,
+                      const RowChunk& chunk) const;
 
-  void norm_row(const RmsNormOp& op, int64_t row);
-  // Quantises one row of buffer x, or rounds it to bfloat16.
-  void quantize_row(int x, int64_t row);
-  QuantizedRows quantized_rows(int x) const;
-  Bf16Rows rounded_rows(int x) const;
-  // Whether the operation after the one that runs multiplies buffer x in a form of its own.
-  bool is_multiplied_next(int x, size_t distance = 1) const;
+  void norm_row(const RmsNormOp& op, int64_t row, const RowChunk& chunk) const;
+  // Quantises rows of buffer x, or rounds them to bfloat16.
+  void prepare_rows(int x, const RowChunk& chunk) const;
+  void prepare_row(int x, int64_t row, const RowChunk& chunk) const;
+  uint16_t* prepared_rows(int x, const RowChunk& chunk) const;
+  QuantizedRows quantized_rows(int x, const RowChunk& chunk) const;
+  Bf16Rows rounded_rows(int x, const RowChunk& chunk) const;
 
-  // Calls function(row) for all rows, on many threads where there is enough to do.
-  template <typename Function>
-  void each_row(int64_t num_rows, int64_t elements_per_row, Function function);
-
-  Rows rows_of(int buffer) const;
-  RowsOut rows_out(int buffer) const;
+  Rows rows_of(int buffer, const RowChunk& chunk) const;
+  RowsOut rows_out(int buffer, const RowChunk& chunk) const;
+  RowChunk all_rows() const { return {{0, num_rows_}, 0}; }
   int64_t width_of(int buffer) const {
     return graph_->buffer_widths()[static_cast<size_t>(buffer)];
   }
   const float* vector_of(int weight) const;
   const PackedMatrix& matrix_of(int weight) const;
   KvPool pool_of(int64_t layer) const;
-  float* logits_of(int64_t num_rows);
+  // Makes room for the logits of all rows.
+  void make_logits();
+  RowsOut logit_rows() const;
 
   std::shared_ptr<const Graph> graph_;
   ExecutorOptions options_;
+  StagePlan plan_;
   const Kernels& kernels_;
   StepChecker checker_;
   Arena weights_;
@@ -145,6 +170,7 @@ class Executor {
   Memory kv_pool_;
   std::vector<Memory> buffers_, rope_tables_;
   Memory quantized_, row_scales_;
+  int64_t widest_input_ = 0;  // padded to a whole step
   Memory tile_buffers_;  // for each thread
   int64_t tile_buffer_bytes_ = 0;
   std::shared_ptr<Memory> logits_;
@@ -153,10 +179,6 @@ class Executor {
   const Step* step_ = nullptr;
   int64_t num_rows_ = 0;  // of the buffers: all rows, or those selected
   std::vector<int32_t> row_slots_;
-  std::vector<Product> products_;
-  size_t op_index_ = 0;  // of the operation that runs
-  bool is_quantized_ =
-      false;  // the operation before has quantised what the product that runs reads
   AttentionSchedule attention_;
   std::unique_ptr<StepProfile> profile_;  // null while nobody asks
   std::shared_ptr<ThreadPool> shared_pool_;

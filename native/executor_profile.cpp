@@ -1,16 +1,11 @@
 // What an executor's operations are called and what they cost, for its profile.
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "executor.h"
 
 namespace espalier {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // "blk.7.attn_q.weight" is "attn_q": the same weight of each layer has one name.
 std::string plain_name(std::string name) {
@@ -55,17 +50,18 @@ struct OpName {
 
 void Executor::start_profile() {
   std::vector<std::string> names;
-  for (const Op& op : graph_->ops()) names.push_back(std::visit(OpName{graph_->weights()}, op));
+  for (const Stage& stage : plan_.stages()) {
+    names.push_back(std::visit(OpName{graph_->weights()}, *stage.op));
+    if (stage.norm != nullptr) names.back() += " rms_norm";
+  }
   profile_ = std::make_unique<StepProfile>(names);
 }
 
 std::unique_ptr<StepProfile> Executor::take_profile() { return std::move(profile_); }
 
-void Executor::run_profiled(const Op& op) {
-  const OpCost cost = std::visit([this](const auto& one) { return cost_of(one); }, op);
-  const auto start = std::chrono::steady_clock::now();
-  std::visit([this](const auto& one) { apply(one); }, op);
-  profile_->add(op_index_, seconds_since(start), cost);
+void Executor::profile_stage(size_t stage, double seconds) {
+  const Op& op = *plan_.stages()[stage].op;
+  profile_->add(stage, seconds, std::visit([this](const auto& one) { return cost_of(one); }, op));
 }
 
 OpCost Executor::cost_of_product(int weight) const {

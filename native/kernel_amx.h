@@ -11,6 +11,8 @@ namespace espalier::ESPALIER_ISA {
 constexpr int kTileRows = kRowBlock;
 constexpr int64_t kTileLine = 64;                      // bytes of a row of a tile
 constexpr int64_t kTileBytes = kTileRows * kTileLine;  // 1 KB
+constexpr int64_t kStepsAtOnce = 12;                   // whose inputs fit the L1 cache
+constexpr int64_t kMostWaiting = 16;                   // tiles whose sums wait for more inputs
 
 ESPALIER_INLINE TileShapes full_tiles() {
   TileShapes shapes;
@@ -50,6 +52,11 @@ ESPALIER_INLINE void multiply_group(const uint8_t* inputs, const int8_t* weights
   }
 }
 
+ESPALIER_INLINE int64_t parts_of(const Int8Matrix& w) {
+  const int64_t groups = w.num_steps / w.steps_per_group;
+  return smaller(groups, (w.num_steps + kStepsAtOnce - 1) / kStepsAtOnce);
+}
+
 template <bool Even>
 ESPALIER_INLINE void store_group(PlaneSums& sums) {
   if constexpr (Even) {
@@ -70,45 +77,96 @@ ESPALIER_INLINE void add_group(const PlaneSums& planes, Vec scale, Vec (&sums)[k
   }
 }
 
-// One tile of outputs for 16 rows, of which `count` are wanted. While the products of a group run,
-// the sums of the one before become floats.
-ESPALIER_INLINE void int8_rows_amx(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out,
-                                   int64_t row, int64_t count, int64_t tile) {
-  const int64_t steps = w.steps_per_group, groups = w.num_steps / steps;
+// Nothing to do between the products.
+struct NoFeed {};
+ESPALIER_INLINE void advance(NoFeed&) {}
+
+// Expands the 4-bit weights of the next tiles, some lines at a time: vector instructions run while
+// tile instructions do.
+struct ExpandingFeed {
+  const uint8_t* nibbles;
+  int8_t* out;
+  int64_t num_left, at_once;  // lines of nibbles
+  int64_t line = 0;           // of its record
+};
+
+// `num_calls`: how often the feed advances before it is finished.
+ESPALIER_INLINE ExpandingFeed feed_of(const Int4Matrix& w, Range tiles, int64_t num_calls,
+                                      int8_t* out) {
+  const int64_t records = w.num_steps * kRecordsPerStep;
+  const int64_t lines = (tiles.end - tiles.begin) * records * kRecordLines;
+  const uint8_t* nibbles = w.records + tiles.begin * records * Int4Matrix::kRecord;
+  return {nibbles, out, lines, (lines + num_calls - 1) / num_calls};
+}
+
+ESPALIER_INLINE void expand_lines(ExpandingFeed& feed, int64_t count) {
+  feed.num_left -= count;
+  for (; count > 0; --count) {
+    const uint8_t* scales = feed.nibbles + (kRecordLines - feed.line) * Int4Matrix::kLine;
+    expand_line(feed.nibbles, load_nibble_scale(scales), feed.out);
+    feed.out += 2 * 4 * kLanes;
+    feed.nibbles += Int4Matrix::kLine;
+    if (++feed.line < kRecordLines) continue;
+    feed.line = 0;
+    feed.nibbles += Int4Matrix::kLine;  // of factors and offsets
+  }
+}
+
+ESPALIER_INLINE void advance(ExpandingFeed& feed) {
+  expand_lines(feed, smaller(feed.at_once, feed.num_left));
+}
+
+// Sums of some groups in one tile of outputs for 16 rows. While the products of a group run, the
+// sums of the one before become floats.
+template <typename Feed>
+ESPALIER_INLINE void add_groups(const Int8Matrix& w, const QuantizedRows& x, int64_t row,
+                                int64_t tile, Range groups, Vec (&sums)[kTileRows], Feed& feed) {
+  const int64_t steps = w.steps_per_group;
   const uint8_t* inputs = x.data + row / kRowBlock * x.num_steps * 2 * kTileBytes;
   const int8_t* weights = w.tiles + tile * w.num_steps * kTileBytes;
-  const float* scales = w.scales + tile * groups * kLanes;
+  const float* scales = w.scales + tile * (w.num_steps / steps) * kLanes;
   PlaneSums planes[2];
-  Vec sums[kTileRows];
-#pragma GCC unroll 16
-  for (int r = 0; r < kTileRows; ++r) sums[r] = zero();
   const auto multiply = [&](auto even, int64_t group) {
     constexpr bool kEven = decltype(even)::value;
     const int64_t first = group * steps;
     multiply_group<kEven>(inputs + first * 2 * kTileBytes, weights + first * kTileBytes, steps);
+    advance(feed);
   };
-  const auto finish = [&](int64_t group) {
-    add_group(planes[group & 1], load(scales + group * kLanes), sums);
+  const auto finish = [&](const PlaneSums& plane, int64_t group) {
+    add_group(plane, load(scales + group * kLanes), sums);
   };
-  multiply(RowCount<1>{}, 0);
-  int64_t group = 1;
-  for (; group + 1 < groups; group += 2) {
+  multiply(RowCount<1>{}, groups.begin);
+  int64_t group = groups.begin + 1;
+  for (; group + 1 < groups.end; group += 2) {
     multiply(RowCount<0>{}, group);
     store_group<true>(planes[0]);
-    finish(group - 1);
+    finish(planes[0], group - 1);
     multiply(RowCount<1>{}, group + 1);
     store_group<false>(planes[1]);
-    finish(group);
+    finish(planes[1], group);
   }
-  if (group < groups) {
+  if (group < groups.end) {
     multiply(RowCount<0>{}, group);
     store_group<true>(planes[0]);
-    finish(group - 1);
+    finish(planes[0], group - 1);
     store_group<false>(planes[1]);
-    finish(group);
+    finish(planes[1], group);
   } else {
     store_group<true>(planes[0]);
-    finish(groups - 1);
+    finish(planes[0], groups.end - 1);
+  }
+}
+
+ESPALIER_INLINE void finish_rows(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out,
+                                 int64_t row, int64_t count, int64_t tile,
+                                 const Vec (&sums)[kTileRows]) {
+  if (count >= kTileRows && w.bias == nullptr && (tile + 1) * kLanes <= w.out_features) {
+    float* to = out.data + row * out.stride + tile * kLanes;
+#pragma GCC unroll 16
+    for (int r = 0; r < kTileRows; ++r) {
+      store(to + r * out.stride, mul(sums[r], splat(x.scales[row + r])));
+    }
+    return;
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) {
@@ -116,19 +174,37 @@ ESPALIER_INLINE void int8_rows_amx(const Int8Matrix& w, const QuantizedRows& x, 
   }
 }
 
-// Rows outside, tiles inside: the inputs of 16 rows stay in the L1 cache while the weights of
-// `tiles` come from the L2 cache.
+// Rows outside, tiles inside: the inputs of 16 rows stay in the L1 cache while the weights come
+// from the L2 cache. Where there are more inputs than kStepsAtOnce they are taken in parts, and the
+// sums of all tiles wait in between.
+template <typename Feed>
 ESPALIER_INLINE void multiply_tiles(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out,
-                                    Range rows, Range tiles) {
+                                    Range rows, Range tiles, Feed& feed) {
+  const int64_t groups = w.num_steps / w.steps_per_group, parts = parts_of(w);
+  alignas(64) float waiting[kMostWaiting][kTileRows][kLanes];
   for (int64_t row = rows.begin; row < rows.end; row += kTileRows) {
-    for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      int8_rows_amx(w, x, out, row, rows.end - row, tile);
+    for (int64_t part = 0; part < parts; ++part) {
+      const Range taken{groups * part / parts, groups * (part + 1) / parts};
+      for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
+        float (&kept)[kTileRows][kLanes] = waiting[(tile - tiles.begin) % kMostWaiting];
+        Vec sums[kTileRows];
+#pragma GCC unroll 16
+        for (int r = 0; r < kTileRows; ++r) sums[r] = part == 0 ? zero() : load(kept[r]);
+        add_groups(w, x, row, tile, taken, sums, feed);
+        if (part + 1 == parts) {
+          finish_rows(w, x, out, row, rows.end - row, tile, sums);
+          continue;
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kTileRows; ++r) store(kept[r], sums[r]);
+      }
     }
   }
 }
 
+// Tiles whose weights stay in the L2 cache together.
 ESPALIER_INLINE int64_t tiles_at_once(int64_t num_steps) {
-  return larger(1, kTileBufferBytes / (num_steps * kTileBytes));
+  return larger(1, smaller(kMostWaiting, kTileBufferBytes / (num_steps * kTileBytes)));
 }
 
 static void linear_int8_amx(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out,
@@ -139,12 +215,14 @@ static void linear_int8_amx(const Int8Matrix& w, const QuantizedRows& x, const R
   }
   const TileShapes shapes = full_tiles();
   const Tiles scope(shapes);
+  NoFeed feed;
   const int64_t step = tiles_at_once(w.num_steps);
   for (int64_t tile = tiles.begin; tile < tiles.end; tile += step) {
-    multiply_tiles(w, x, out, rows, {tile, smaller(tile + step, tiles.end)});
+    multiply_tiles(w, x, out, rows, {tile, smaller(tile + step, tiles.end)}, feed);
   }
 }
 
+// Some tiles are multiplied in one half of `buffer` while the next ones are expanded in the other.
 static void linear_int4_amx(const Int4Matrix& w, const QuantizedRows& x, const RowsOut& out,
                             Range rows, Range tiles, int8_t* buffer) {
   if (x.is_paired) {
@@ -154,11 +232,23 @@ static void linear_int4_amx(const Int4Matrix& w, const QuantizedRows& x, const R
   const TileShapes shapes = full_tiles();
   const Tiles scope(shapes);
   const int64_t step = tiles_at_once(w.num_steps);
-  for (int64_t tile = tiles.begin; tile < tiles.end; tile += step) {
-    const int64_t count = smaller(step, tiles.end - tile);
-    const Int8Matrix expanded = expanded_tiles(w, tile, count, buffer);
-    const RowsOut columns{out.data + tile * kLanes, out.stride};
-    multiply_tiles(expanded, x, columns, rows, {0, count});
+  const int64_t blocks = (rows.end - rows.begin + kTileRows - 1) / kTileRows;
+  int8_t *now = buffer, *next = buffer + step * w.num_steps * kTileBytes;
+  Range taken{tiles.begin, smaller(tiles.begin + step, tiles.end)};
+  ExpandingFeed first = feed_of(w, taken, 1, now);
+  advance(first);
+  while (taken.begin < taken.end) {
+    const Range following{taken.end, smaller(taken.end + step, tiles.end)};
+    const int64_t count = taken.end - taken.begin;
+    const int64_t num_calls = blocks * count * (w.num_steps / w.steps_per_group);
+    ExpandingFeed feed = feed_of(w, following, num_calls, next);
+    const RowsOut columns{out.data + taken.begin * kLanes, out.stride};
+    multiply_tiles(expanded_matrix(w, taken.begin, now), x, columns, rows, {0, count}, feed);
+    expand_lines(feed, feed.num_left);
+    int8_t* done = now;
+    now = next;
+    next = done;
+    taken = following;
   }
 }
 

@@ -9,28 +9,32 @@ namespace espalier::ESPALIER_ISA {
 
 constexpr int kFewRows = 4;
 constexpr int64_t kRecordsPerStep = kStep / kNibbleGroup;
+constexpr int64_t kRecordLines = 4;  // of nibbles
 
-// The int8 quads of `num_steps` steps.
-static void expand(const uint8_t* record, int64_t num_steps, int8_t* out) {
-  for (int64_t i = 0; i < num_steps * kRecordsPerStep; ++i, record += Int4Matrix::kRecord) {
+// The int8 quads that a line of nibbles stands for, two lines of them.
+ESPALIER_INLINE void expand_line(const uint8_t* nibbles, const NibbleScale& scale, int8_t* out) {
+  __builtin_prefetch(nibbles + kBytesAhead);
+  store_whole_quads(out, scaled_nibbles<0>(nibbles, scale), scaled_nibbles<1>(nibbles, scale));
+  store_whole_quads(out + 4 * kLanes, scaled_nibbles<2>(nibbles, scale),
+                    scaled_nibbles<3>(nibbles, scale));
+}
+
+static void expand_tile(const Int4Matrix& w, int64_t tile, int8_t* out) {
+  const int64_t count = w.num_steps * kRecordsPerStep;
+  const uint8_t* record = w.records + tile * count * Int4Matrix::kRecord;
+  for (int64_t i = 0; i < count; ++i, record += Int4Matrix::kRecord) {
     const NibbleScale scale = load_nibble_scale(record + 4 * Int4Matrix::kLine);
     __builtin_prefetch(record + kBytesAhead + 4 * Int4Matrix::kLine);
 #pragma GCC unroll 4
     for (int line = 0; line < 4; ++line, out += 8 * kLanes) {
-      const uint8_t* nibbles = record + line * Int4Matrix::kLine;
-      __builtin_prefetch(nibbles + kBytesAhead);
-      store_whole_quads(out, scaled_nibbles<0>(nibbles, scale), scaled_nibbles<1>(nibbles, scale));
-      store_whole_quads(out + 4 * kLanes, scaled_nibbles<2>(nibbles, scale),
-                        scaled_nibbles<3>(nibbles, scale));
+      expand_line(record + line * Int4Matrix::kLine, scale, out);
     }
   }
 }
 
-// An int8 matrix of `count` tiles from `tile` on, expanded to `buffer`.
-ESPALIER_INLINE Int8Matrix expanded_tiles(const Int4Matrix& w, int64_t tile, int64_t count,
-                                          int8_t* buffer) {
-  expand(w.records + tile * w.num_steps * kRecordsPerStep * Int4Matrix::kRecord,
-         count * w.num_steps, buffer);
+// An int8 matrix of one tile, whose weights lie expanded in `buffer`.
+ESPALIER_INLINE Int8Matrix expanded_matrix(const Int4Matrix& w, int64_t tile,
+                                           const int8_t* buffer) {
   const int64_t num_groups = w.num_steps / w.steps_per_group;
   return {buffer,
           w.scales + tile * num_groups * kLanes,
@@ -122,7 +126,8 @@ static void linear_int4(const Int4Matrix& w, const QuantizedRows& x, const RowsO
       });
     } else {
       const RowsOut columns{out.data + tile * kLanes, out.stride};
-      int8_tiles<1>(expanded_tiles(w, tile, 1, buffer), x, columns, rows, 0);
+      expand_tile(w, tile, buffer);
+      int8_tiles<1>(expanded_matrix(w, tile, buffer), x, columns, rows, 0);
     }
   }
 }

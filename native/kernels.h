@@ -16,7 +16,7 @@ namespace espalier {
 constexpr int kLanes = 16;        // columns of a weight tile, lanes of a vector
 constexpr int kStep = 64;         // inputs that integer products take at once
 constexpr int kNibbleGroup = 32;  // inputs whose 4-bit weights share a factor and an offset
-constexpr int64_t kTileBufferBytes = 512 << 10;  // of an L2 cache
+constexpr int64_t kTileBufferBytes = 160 << 10;  // of an L2 cache
 constexpr int kRowBlock = 16;                    // rows whose quantised inputs lie together
 constexpr int kBlock = 64;                       // positions that attention scores at once
 constexpr int kSegment = 8 * kBlock;             // positions whose softmax is summed up by itself
@@ -172,7 +172,7 @@ struct Kernels {
   // out[row][column] for rows and column tiles in the ranges; rows begin at a multiple of 16.
   void (*linear_int8)(const Int8Matrix&, const QuantizedRows&, const RowsOut&, Range rows,
                       Range tiles);
-  // `buffer` has kTileBufferBytes, and room for the int8 weights of one tile.
+  // `buffer` has twice kTileBufferBytes, and room for the int8 weights of two tiles.
   void (*linear_int4)(const Int4Matrix&, const QuantizedRows&, const RowsOut&, Range rows,
                       Range tiles, int8_t* buffer);
   void (*linear_bf16)(const Bf16Matrix&, const Bf16Rows&, const RowsOut&, Range rows, Range tiles);

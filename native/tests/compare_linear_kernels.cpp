@@ -115,7 +115,7 @@ bool compare_int4() {
     const Int4Matrix matrix{
         records.data(),   scales.data(),   random.chance(2) ? bias.data() : nullptr,
         inputs.num_steps, steps_per_group, s.out_features};
-    std::vector<int8_t> buffer(static_cast<size_t>(kTileBufferBytes));
+    std::vector<int8_t> buffer(static_cast<size_t>(2 * kTileBufferBytes));
     comparison.check(s.text(), untouched(s), [&](const Kernels& kernels, float* out) {
       kernels.linear_int4(matrix, inputs.rows_for(kernels, s), {out, s.stride}, s.rows, s.tiles,
                           buffer.data());
