@@ -77,9 +77,19 @@ ESPALIER_INLINE void add_group(const PlaneSums& planes, Vec scale, Vec (&sums)[k
   }
 }
 
-// Nothing to do between the products.
-struct NoFeed {};
-ESPALIER_INLINE void advance(NoFeed&) {}
+// Fetches the weights of the next tiles, some lines at a time.
+struct FetchingFeed {
+  const int8_t* weights;
+  int64_t num_left, at_once;  // lines
+};
+
+ESPALIER_INLINE void advance(FetchingFeed& feed) {
+  const int64_t count = smaller(feed.at_once, feed.num_left);
+  feed.num_left -= count;
+  for (int64_t i = 0; i < count; ++i, feed.weights += kTileLine) {
+    __builtin_prefetch(feed.weights, 0, 2);
+  }
+}
 
 // Expands the 4-bit weights of the next tiles, some lines at a time: vector instructions run while
 // tile instructions do.
@@ -202,6 +212,10 @@ ESPALIER_INLINE void multiply_tiles(const Int8Matrix& w, const QuantizedRows& x,
   }
 }
 
+ESPALIER_INLINE int64_t blocks_of(Range rows) {
+  return (rows.end - rows.begin + kTileRows - 1) / kTileRows;
+}
+
 // Tiles whose weights stay in the L2 cache together.
 ESPALIER_INLINE int64_t tiles_at_once(int64_t num_steps) {
   return larger(1, smaller(kMostWaiting, kTileBufferBytes / (num_steps * kTileBytes)));
@@ -215,10 +229,15 @@ static void linear_int8_amx(const Int8Matrix& w, const QuantizedRows& x, const R
   }
   const TileShapes shapes = full_tiles();
   const Tiles scope(shapes);
-  NoFeed feed;
-  const int64_t step = tiles_at_once(w.num_steps);
+  const int64_t blocks = blocks_of(rows), step = smaller(2 * blocks, tiles_at_once(w.num_steps));
   for (int64_t tile = tiles.begin; tile < tiles.end; tile += step) {
-    multiply_tiles(w, x, out, rows, {tile, smaller(tile + step, tiles.end)}, feed);
+    const Range taken{tile, smaller(tile + step, tiles.end)};
+    const int64_t num_next = smaller(step, tiles.end - taken.end);
+    const int64_t lines = num_next * w.num_steps * kTileRows;
+    const int64_t num_calls = blocks * (taken.end - taken.begin) * w.num_steps / w.steps_per_group;
+    FetchingFeed feed{w.tiles + taken.end * w.num_steps * kTileBytes, lines,
+                      (lines + num_calls - 1) / num_calls};
+    multiply_tiles(w, x, out, rows, taken, feed);
   }
 }
 
@@ -231,8 +250,7 @@ static void linear_int4_amx(const Int4Matrix& w, const QuantizedRows& x, const R
   }
   const TileShapes shapes = full_tiles();
   const Tiles scope(shapes);
-  const int64_t step = tiles_at_once(w.num_steps);
-  const int64_t blocks = (rows.end - rows.begin + kTileRows - 1) / kTileRows;
+  const int64_t blocks = blocks_of(rows), step = smaller(2 * blocks, tiles_at_once(w.num_steps));
   int8_t *now = buffer, *next = buffer + step * w.num_steps * kTileBytes;
   Range taken{tiles.begin, smaller(tiles.begin + step, tiles.end)};
   ExpandingFeed first = feed_of(w, taken, 1, now);
