@@ -166,8 +166,8 @@ void AttentionPlan::add_children(Range members, int64_t block, int64_t place) {
   }
 }
 
-// Blocks that some row sees.
-Range AttentionPlan::seen_blocks(const Block& block) const {
+// From the first to the last position that some row sees.
+Range AttentionPlan::seen_positions(const Block& block) const {
   int64_t first = INT64_MAX, last = 0;
   for (int64_t place = block.rows.begin; place < block.rows.end; ++place) {
     const auto row = static_cast<size_t>(rows_[static_cast<size_t>(place)]);
@@ -175,16 +175,16 @@ Range AttentionPlan::seen_blocks(const Block& block) const {
     first = std::min(first, window_ > 0 ? std::max<int64_t>(0, position - window_ + 1) : 0);
     last = std::max(last, position);
   }
-  return {std::max(block.blocks.begin, first / kBlock),
-          std::min(block.blocks.end, last / kBlock + 1)};
+  return {first, last + 1};
 }
 
 // One run in each segment.
 void AttentionPlan::add_runs(const Block& block) {
-  const Range seen = seen_blocks(block);
-  for (int64_t begin = seen.begin; begin < seen.end;) {
-    const int64_t end = std::min(seen.end, (begin / kBlocksPerSegment + 1) * kBlocksPerSegment);
-    runs_.push_back({block.rows, {begin, end}, block.slots, true});
+  const Range seen = seen_positions(block);
+  const int64_t last = std::min(block.blocks.end, (seen.end + kBlock - 1) / kBlock);
+  for (int64_t begin = std::max(block.blocks.begin, seen.begin / kBlock); begin < last;) {
+    const int64_t end = std::min(last, (begin / kBlocksPerSegment + 1) * kBlocksPerSegment);
+    runs_.push_back({block.rows, {begin, end}, block.slots, true, seen.end});
     begin = end;
   }
 }

@@ -20,6 +20,7 @@ struct AttentionRun {
   Range rows, blocks;
   const int32_t* slots;  // of each position
   bool is_fresh;         // the first of its rows in its segment
+  int64_t end;           // no row sees a position from here on
 };
 
 struct AttentionPiece {
@@ -67,7 +68,7 @@ class AttentionPlan {
   void add_children(Range members, int64_t block, int64_t place);
   int64_t shared_end(Range members, int64_t block) const;
   int64_t rows_of(Range members) const;
-  Range seen_blocks(const Block& block) const;
+  Range seen_positions(const Block& block) const;
   void add_runs(const Block& block);
   void add_lone(const Block& block);
   void add_pieces(size_t first_run);

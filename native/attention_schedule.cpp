@@ -101,9 +101,10 @@ void AttentionSchedule::run(const Kernels& kernels, const AttentionShape& shape,
   });
 }
 
-void AttentionSchedule::attend_run(const Layer& layer, const AttentionRun& run, int64_t kv_head,
-                                   float* partials, float* scratch) const {
-  const AttentionUnit unit{
+void AttentionSchedule::attend_run(const Layer& layer, const AttentionPiece& piece, int64_t index,
+                                   int64_t kv_head, float* partials, float* scratch) const {
+  const AttentionRun& run = layer.planned.plan.runs()[static_cast<size_t>(index)];
+  AttentionUnit unit{
       .slots = run.slots,
       .rows = layer.planned.plan.rows().data() + run.rows.begin,
       .positions = step_->positions.data(),
@@ -113,8 +114,28 @@ void AttentionSchedule::attend_run(const Layer& layer, const AttentionRun& run, 
       .kv_head = kv_head,
       .blocks = run.blocks,
       .is_fresh = run.is_fresh,
+      .next_slots = nullptr,
+      .next_positions = {0, 0},
+      .next_kv_head = 0,
   };
+  expect_next(layer, piece, index, unit);
   layer.kernels.attend_run(layer.shape, unit, partials, scratch);
+}
+
+// A thread takes chunks one after the other, so that it will most likely go on with the piece's
+// next run, the next key head or the next piece.
+void AttentionSchedule::expect_next(const Layer& layer, const AttentionPiece& piece, int64_t index,
+                                    AttentionUnit& unit) const {
+  const auto runs = layer.planned.plan.runs();
+  int64_t next = index + 1, kv_head = unit.kv_head;
+  if (next == piece.runs.end && ++kv_head < num_kv_heads_) next = piece.runs.begin;
+  if (kv_head == num_kv_heads_) kv_head = 0;
+  if (next == static_cast<int64_t>(runs.size())) return;
+  const AttentionRun& run = runs[static_cast<size_t>(next)];
+  const int64_t first = run.blocks.begin * kBlock;
+  unit.next_slots = run.slots;
+  unit.next_positions = {first, std::min(first + kBlock, run.end)};
+  unit.next_kv_head = kv_head;
 }
 
 void AttentionSchedule::attend_lone(const Layer& layer, const AttentionPiece& piece,
@@ -124,10 +145,9 @@ void AttentionSchedule::attend_lone(const Layer& layer, const AttentionPiece& pi
   float* partials = totals + run_floats(head_dim_, heads_per_kv_);
   const int64_t stride = partial_stride(head_dim_);
   const int64_t num_rows = piece.rows.end - piece.rows.begin;
-  const auto runs = layer.planned.plan.runs();
   for (int64_t i = piece.runs.begin; i < piece.runs.end; ++i) {
     const bool is_first = i == piece.runs.begin;
-    attend_run(layer, runs[static_cast<size_t>(i)], kv_head, is_first ? totals : partials, scratch);
+    attend_run(layer, piece, i, kv_head, is_first ? totals : partials, scratch);
     for (int64_t query = 0; !is_first && query < num_rows * heads_per_kv_; ++query) {
       layer.kernels.fold_partial(totals + query * stride, partials + query * stride, head_dim_,
                                  layer.score_factor);
@@ -152,7 +172,7 @@ void AttentionSchedule::attend_piece(const Layer& layer, const AttentionPiece& p
   for (int64_t i = piece.runs.begin; i < piece.runs.end; ++i) {
     const AttentionRun& run = runs[static_cast<size_t>(i)];
     const int64_t before = run.rows.begin - piece.rows.begin;
-    attend_run(layer, run, kv_head, results + before * row_floats_, scratch);
+    attend_run(layer, piece, i, kv_head, results + before * row_floats_, scratch);
   }
   end_piece(layer, piece, kv_head);
 }

@@ -49,8 +49,10 @@ class AttentionSchedule {
 
   Planned& planned_for(int64_t window);
   void count_pending(Planned& planned) const;
-  void attend_run(const Layer& layer, const AttentionRun& run, int64_t kv_head, float* partials,
-                  float* scratch) const;
+  void attend_run(const Layer& layer, const AttentionPiece& piece, int64_t index, int64_t kv_head,
+                  float* partials, float* scratch) const;
+  void expect_next(const Layer& layer, const AttentionPiece& piece, int64_t index,
+                   AttentionUnit& unit) const;
   void attend_lone(const Layer& layer, const AttentionPiece& piece, int64_t kv_head, int thread);
   void attend_piece(const Layer& layer, const AttentionPiece& piece, int64_t kv_head, int thread);
   void end_piece(const Layer& layer, const AttentionPiece& piece, int64_t kv_head);

@@ -55,6 +55,13 @@ ESPALIER_INLINE int64_t kv_row(const AttentionShape& shape, const AttentionUnit&
   return unit.kv_head * shape.num_slots + unit.slots[position];
 }
 
+// Whether the slots of a block follow each other.
+ESPALIER_INLINE bool is_run(const int32_t* slots) {
+  int32_t differences = 0;
+  for (int i = 1; i < kBlock; ++i) differences |= slots[i] ^ (slots[0] + i);
+  return differences == 0;
+}
+
 // Starts to load keys and values that are needed soon, a few at a time: slots lie anywhere, so the
 // hardware cannot guess, and many loads at once would hold up the work that they should overlap.
 class Prefetcher {
@@ -66,28 +73,54 @@ class Prefetcher {
     row_bytes_ = shape.head_dim * element;
   }
 
-  void begin(Range positions) {
-    next_ = positions.begin;
-    end_ = positions.end;
+  // Positions of the unit.
+  void begin(Range positions) { begin(unit_.slots, positions, unit_.kv_head); }
+
+  // What comes after the unit.
+  void begin_next() {
+    if (unit_.next_slots != nullptr) {
+      begin(unit_.next_slots, unit_.next_positions, unit_.next_kv_head);
+    }
   }
 
   void advance(int64_t count) {
-    constexpr int64_t kLine = 64;
-    const char* keys = static_cast<const char*>(shape_.keys);
-    const char* values = static_cast<const char*>(shape_.values);
-    for (; count > 0 && next_ < end_; --count, ++next_) {
-      const int64_t row = kv_row(shape_, unit_, next_) * row_bytes_;
-      for (int64_t byte = 0; byte < row_bytes_; byte += kLine) {
-        __builtin_prefetch(keys + row + byte);
-        __builtin_prefetch(values + row + byte);
-      }
+    const int64_t end = smaller(next_ + count, end_);
+    if (is_run_) {
+      const int64_t first = first_row_ + slots_[end_ - kBlock] + kBlock - end_;
+      fetch((first + next_) * row_bytes_, (first + end) * row_bytes_);
+      next_ = end;
+    }
+    for (; next_ < end; ++next_) {
+      const int64_t row = (first_row_ + slots_[next_]) * row_bytes_;
+      fetch(row, row + row_bytes_);
     }
   }
 
  private:
+  // Slots that follow each other are one stretch of memory.
+  void begin(const int32_t* slots, Range positions, int64_t kv_head) {
+    slots_ = slots;
+    first_row_ = kv_head * shape_.num_slots;
+    next_ = positions.begin;
+    end_ = positions.end;
+    is_run_ = end_ - next_ == kBlock && is_run(slots + next_);
+  }
+
+  void fetch(int64_t begin, int64_t end) const {
+    constexpr int64_t kLine = 64;
+    const char* keys = static_cast<const char*>(shape_.keys);
+    const char* values = static_cast<const char*>(shape_.values);
+    for (; begin < end; begin += kLine) {
+      __builtin_prefetch(keys + begin);
+      __builtin_prefetch(values + begin);
+    }
+  }
+
   const AttentionShape& shape_;
   const AttentionUnit& unit_;
-  int64_t row_bytes_, next_ = 0, end_ = 0;
+  const int32_t* slots_ = nullptr;
+  int64_t row_bytes_, first_row_ = 0, next_ = 0, end_ = 0;
+  bool is_run_ = false;
 };
 
 static void fold_partial(float* total, const float* partial, int64_t head_dim, float score_factor) {

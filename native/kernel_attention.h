@@ -290,6 +290,9 @@ static __attribute__((noinline)) void attend_flushed(const AttentionShape& shape
       const Range next = in_block(seen, first + kBlock);
       prefetcher.begin({first + kBlock + next.begin, first + kBlock + next.end});
       prefetcher.advance(kBlock);
+    } else {
+      prefetcher.begin_next();
+      prefetcher.advance(kBlock);
     }
     attend_queries(shape, unit, soft, first, queries, block, partials);
   }

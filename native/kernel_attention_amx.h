@@ -206,6 +206,8 @@ static __attribute__((noinline)) void attend_tiles_flushed(const AttentionShape&
       const int64_t first = block.first + kBlock;
       const Range next = in_block(seen, first);
       prefetcher.begin({first + next.begin, first + next.end});
+    } else {
+      prefetcher.begin_next();
     }
     gather_tiles(shape, unit, range, scratch.key_tiles, block);
     finish_stores();

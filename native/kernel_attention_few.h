@@ -127,27 +127,41 @@ static void store_few_partials(const AttentionShape& shape, const FewScratch& fr
   }
 }
 
+// Interleaves two rows of values, 32 elements at a time.
+template <typename Element>
+ESPALIER_INLINE void interleave_rows(const Element* even, const Element* odd, int64_t dim,
+                                     uint32_t* out) {
+  for (int64_t d = 0; d < dim; d += 2 * kLanes, out += 2 * kLanes * kBlock / 2) {
+    const __m512i none = _mm512_setzero_si512();
+    const __m512i x = even == nullptr ? none : load_pairs(even + d, dim - d);
+    const __m512i y = odd == nullptr ? none : load_pairs(odd + d, dim - d);
+    _mm512_store_si512(out, _mm512_unpacklo_epi16(x, y));
+    _mm512_store_si512(out + kLanes * kBlock / 2, _mm512_unpackhi_epi16(x, y));
+  }
+}
+
 // Values with neighbouring positions interleaved, zero where no row of the unit sees them.
 template <typename Element>
 static void interleave_values(const AttentionShape& shape, const AttentionUnit& unit, Range range,
                               const FewScratch& to, Prefetcher& prefetcher) {
-  const int64_t dim = shape.head_dim;
+  const int64_t dim = shape.head_dim, first = to.block.first;
   const Element* values = static_cast<const Element*>(shape.values);
+  uint32_t* out = to.block.values;  // of chain pair / 16
+  if (range.begin == 0 && range.end == kBlock && is_run(unit.slots + first)) {
+    const Element* rows = values + kv_row(shape, unit, first) * dim;
+    for (int64_t pair = 0; pair < kBlock / 2; ++pair, rows += 2 * dim, out += kLanes) {
+      prefetcher.advance(1);
+      interleave_rows(rows, rows + dim, dim, out);
+    }
+    return;
+  }
   const auto row_of = [&](int64_t i) -> const Element* {
     if (i < range.begin || i >= range.end) return nullptr;
-    return values + kv_row(shape, unit, to.block.first + i) * dim;
+    return values + kv_row(shape, unit, first + i) * dim;
   };
-  for (int64_t pair = 0; pair < kBlock / 2; ++pair) {
+  for (int64_t pair = 0; pair < kBlock / 2; ++pair, out += kLanes) {
     prefetcher.advance(1);
-    const Element *even = row_of(2 * pair), *odd = row_of(2 * pair + 1);
-    uint32_t* out = to.block.values + pair * kLanes;  // of chain pair / 16
-    for (int64_t d = 0; d < dim; d += 2 * kLanes, out += 2 * kLanes * kBlock / 2) {
-      const __m512i none = _mm512_setzero_si512();
-      const __m512i x = even == nullptr ? none : load_pairs(even + d, dim - d);
-      const __m512i y = odd == nullptr ? none : load_pairs(odd + d, dim - d);
-      _mm512_store_si512(out, _mm512_unpacklo_epi16(x, y));
-      _mm512_store_si512(out + kLanes * kBlock / 2, _mm512_unpackhi_epi16(x, y));
-    }
+    interleave_rows(row_of(2 * pair), row_of(2 * pair + 1), dim, out);
   }
 }
 
@@ -166,6 +180,31 @@ static void score_few(const FewScratch& scratch) {
     _tile_stored(0, scratch.scores + i * kLanes * kFewQueries, 16);
     _tile_stored(1, scratch.scores + (i + 1) * kLanes * kFewQueries, 16);
   }
+}
+
+// First and last position that each lane's query sees.
+struct FewSeen {
+  IVec first, last;
+};
+
+static FewSeen few_seen(const AttentionShape& shape, const AttentionUnit& unit) {
+  alignas(64) int32_t first[kLanes], last[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    const int64_t row = i % kFewQueries / shape.heads_per_kv;
+    const int64_t place = row < unit.num_rows ? row : 0;
+    const Range seen = seen_by(unit.positions[unit.rows[place]], shape.window);
+    first[i] = static_cast<int32_t>(seen.begin);
+    last[i] = static_cast<int32_t>(seen.end - 1);
+  }
+  return {_mm512_load_si512(first), _mm512_load_si512(last)};
+}
+
+// Whether some query does not see all of a block.
+ESPALIER_INLINE bool is_partial(const FewSeen& seen, int64_t block_first) {
+  const IVec first = _mm512_set1_epi32(static_cast<int32_t>(block_first));
+  const IVec last = _mm512_set1_epi32(static_cast<int32_t>(block_first + kBlock - 1));
+  return (_mm512_cmpgt_epi32_mask(seen.first, first) | _mm512_cmplt_epi32_mask(seen.last, last)) !=
+         0;
 }
 
 // A number for each position, four times each, for vector i of scores.
@@ -230,20 +269,28 @@ static Vec raise_few_tops(const FewScratch& scratch, const Softness& soft,
   return sub(zero(), mul(base, power));
 }
 
+// Minus infinity where a lane's query does not see a position.
+static void hide_unseen(const FewScratch& scratch, const FewSeen& seen, Vec (&s)[kFewVectors]) {
+  const IVec lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  for (int i = 0; i < kFewVectors; ++i) {
+    const auto first = static_cast<int32_t>(scratch.block.first) + 4 * i;
+    const IVec position = _mm512_add_epi32(lanes, _mm512_set1_epi32(first));
+    const __mmask16 is_seen = _kand_mask16(_mm512_cmple_epi32_mask(seen.first, position),
+                                           _mm512_cmple_epi32_mask(position, seen.last));
+    s[i] = _mm512_mask_blend_ps(is_seen, splat(-__builtin_inff()), s[i]);
+  }
+}
+
 static void soften_few(const AttentionShape& shape, const FewScratch& scratch, const Softness& soft,
-                       Vec first_seen, Vec last_seen) {
+                       const FewSeen& seen) {
   const bool is_int8 = shape.format == KvFormat::Int8;
   Vec s[kFewVectors];
   for (int i = 0; i < kFewVectors; ++i) {
     s[i] = load(scratch.scores + i * kLanes);
     if (is_int8) s[i] = mul(s[i], spread(scratch.block.key_scales, i));
     if (shape.soft_cap > 0) s[i] = soft_capped(shape, s[i]);
-    const Vec lanes = _mm512_setr_ps(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    const Vec position = add(lanes, splat(static_cast<float>(4 * i)));
-    const __mmask16 seen = _kand_mask16(_mm512_cmp_ps_mask(first_seen, position, _CMP_LE_OQ),
-                                        _mm512_cmp_ps_mask(position, last_seen, _CMP_LE_OQ));
-    s[i] = _mm512_mask_blend_ps(seen, splat(-__builtin_inff()), s[i]);
   }
+  if (is_partial(seen, scratch.block.first)) hide_unseen(scratch, seen, s);
   const Vec minus = raise_few_tops(scratch, soft, s), power = splat(soft.power);
   for (int chain = 0; chain < kBlockChains; ++chain) {
     Vec p[kFewVectors / 2], scaled[kFewVectors / 2];
@@ -283,21 +330,9 @@ static void add_few_values(const FewScratch& scratch) {
   }
 }
 
-// The bound of what each lane's query sees, counted from a position.
-ESPALIER_INLINE void few_seen(const AttentionShape& shape, const AttentionUnit& unit,
-                              float (&first)[kLanes], float (&last)[kLanes], int64_t start) {
-  for (int i = 0; i < kLanes; ++i) {
-    const int64_t row = i % kFewQueries / shape.heads_per_kv;
-    const int64_t place = row < unit.num_rows ? row : 0;
-    const Range seen = seen_by(unit.positions[unit.rows[place]], shape.window);
-    first[i] = static_cast<float>(larger(seen.begin - start, -1));
-    last[i] = static_cast<float>(larger(smaller(seen.end - 1 - start, kBlock), -1));
-  }
-}
-
 static void attend_few_block(const AttentionShape& shape, const AttentionUnit& unit,
-                             const Softness& soft, Range range, FewScratch& scratch,
-                             Prefetcher& prefetcher) {
+                             const Softness& soft, const FewSeen& seen, Range range,
+                             FewScratch& scratch, Prefetcher& prefetcher) {
   if (shape.format == KvFormat::Int8) {
     gather_keys<int8_t>(shape, unit, range, scratch.key_tiles, scratch.block);
     gather_scales(shape, unit, range, scratch.block);
@@ -311,9 +346,7 @@ static void attend_few_block(const AttentionShape& shape, const AttentionUnit& u
     interleave_values<uint16_t>(shape, unit, range, scratch, prefetcher);
   }
   prefetcher.advance(kBlock / 4);
-  float first_seen[kLanes], last_seen[kLanes];
-  few_seen(shape, unit, first_seen, last_seen, scratch.block.first);
-  soften_few(shape, scratch, soft, load(first_seen), load(last_seen));
+  soften_few(shape, scratch, soft, seen);
   prefetcher.advance(kBlock);
   finish_stores();
   add_few_values(scratch);
@@ -326,6 +359,7 @@ static __attribute__((noinline)) void attend_few_flushed(const AttentionShape& s
   const Softness soft = softness_of(shape);
   const Range seen = seen_by_unit(shape, unit);
   Prefetcher prefetcher(shape, unit);
+  const FewSeen by_lane = few_seen(shape, unit);
   take_few_queries(shape, unit, scratch);
   load_few_partials(shape, unit, partials, scratch);
   for (int64_t index = unit.blocks.begin; index < unit.blocks.end; ++index) {
@@ -336,8 +370,10 @@ static __attribute__((noinline)) void attend_few_flushed(const AttentionShape& s
       const int64_t first = scratch.block.first + kBlock;
       const Range next = in_block(seen, first);
       prefetcher.begin({first + next.begin, first + next.end});
+    } else {
+      prefetcher.begin_next();
     }
-    attend_few_block(shape, unit, soft, range, scratch, prefetcher);
+    attend_few_block(shape, unit, soft, by_lane, range, scratch, prefetcher);
   }
   store_few_partials(shape, scratch, partials);
 }

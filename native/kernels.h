@@ -131,6 +131,11 @@ struct AttentionUnit {
   int64_t kv_head;
   Range blocks;   // of kBlock positions, all in one segment
   bool is_fresh;  // the partials hold nothing yet
+  // What is likely to come after this unit, to be fetched meanwhile: positions in other slots, with
+  // one key head. Null for nothing.
+  const int32_t* next_slots;
+  Range next_positions;
+  int64_t next_kv_head;
 };
 
 static inline int64_t padded_to_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
