@@ -67,18 +67,16 @@ ESPALIER_INLINE bool is_run(const int32_t* slots) {
 class Prefetcher {
  public:
   Prefetcher(const AttentionShape& shape, const AttentionUnit& unit) : shape_(shape), unit_(unit) {
-    const int64_t element = shape.format == KvFormat::F32    ? 4
-                            : shape.format == KvFormat::Bf16 ? 2
-                                                             : 1;
-    row_bytes_ = shape.head_dim * element;
+    row_bytes_ = shape.head_dim * element_bytes(shape.format);
   }
 
-  // Positions of the unit.
-  void begin(Range positions) { begin(unit_.slots, positions, unit_.kv_head); }
-
-  // What comes after the unit.
-  void begin_next() {
-    if (unit_.next_slots != nullptr) {
+  // What comes after a block: the unit's next one, or what comes after the unit.
+  void begin_after(int64_t block, Range seen) {
+    const int64_t first = (block + 1) * kBlock;
+    if (block + 1 < unit_.blocks.end) {
+      const Range next = in_block(seen, first);
+      begin(unit_.slots, {first + next.begin, first + next.end}, unit_.kv_head);
+    } else if (unit_.next_slots != nullptr) {
       begin(unit_.next_slots, unit_.next_positions, unit_.next_kv_head);
     }
   }

@@ -11,9 +11,6 @@ constexpr int kTileWords = kLanes * kLanes;  // 16 rows of 64 bytes
 constexpr int kBlockTiles = kBlock / kLanes;
 constexpr int kBlockChains = kBlock / kChain;
 
-// Tile instructions of GCC 12 do not say that they read memory: stores must not move behind them.
-ESPALIER_INLINE void finish_stores() { asm volatile("" ::: "memory"); }
-
 // Sixteen key rows as a tile: where they lie, or a copy if that is not one after the other.
 struct KeyRows {
   const void* data;
@@ -132,10 +129,30 @@ ESPALIER_INLINE GroupRange range_of(const TileScratch& from, int64_t group) {
           _mm512_reduce_min_epi32(last), _mm512_reduce_max_epi32(last)};
 }
 
+// The largest scores so far once a block is seen, what scores are counted from, and what earlier
+// sums are scaled by in the lanes whose top is new.
+struct RaisedTops {
+  Vec tops, base, kept;
+  bool is_any_new;
+};
+
+ESPALIER_INLINE RaisedTops raise(Vec old_tops, Vec block_tops, const Softness& soft) {
+  const Vec least = splat(-__builtin_inff()), slack = splat(soft.slack);
+  const __mmask16 is_new = _mm512_cmp_ps_mask(add(old_tops, slack), block_tops, _CMP_LT_OQ);
+  const Vec tops = _mm512_mask_blend_ps(is_new, old_tops, block_tops);
+  const __mmask16 is_none = _mm512_cmp_ps_mask(tops, least, _CMP_EQ_OQ);
+  RaisedTops out{tops, _mm512_mask_blend_ps(is_none, tops, zero()), splat(1.0f), is_new != 0};
+  if (out.is_any_new) {
+    const Vec scale = short_exp2(mul(sub(old_tops, tops), splat(soft.power)));
+    out.kept = _mm512_mask_blend_ps(is_new, out.kept, scale);
+  }
+  return out;
+}
+
 // Partials of a group become lanes, or the other way round.
 static void load_partials(const AttentionShape& shape, const AttentionUnit& unit, int64_t group,
                           const float* partials, const TileScratch& to) {
-  const int64_t padded = padded_to_lanes(shape.head_dim), stride = padded + kLanes;
+  const int64_t stride = partial_stride(shape.head_dim);
   const int64_t left = unit.num_rows * shape.heads_per_kv - group * kLanes;
   float* totals = to.totals + group * kLanes;
   float* tops = to.tops + group * kLanes;
@@ -159,7 +176,7 @@ static void load_partials(const AttentionShape& shape, const AttentionUnit& unit
 
 static void store_partials(const AttentionShape& shape, const AttentionUnit& unit, int64_t group,
                            const TileScratch& from, float* partials) {
-  const int64_t padded = padded_to_lanes(shape.head_dim), stride = padded + kLanes;
+  const int64_t stride = partial_stride(shape.head_dim);
   const int64_t left = smaller(kLanes, unit.num_rows * shape.heads_per_kv - group * kLanes);
   float* to = partials + group * kLanes * stride;
   for (int64_t tile = 0; tile <= from.value_tiles; ++tile) {

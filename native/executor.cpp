@@ -1,7 +1,6 @@
 #include "executor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -88,6 +87,12 @@ void Executor::pack_weights() {
 void Executor::make_pool() {
   kv_pool_ = Memory(static_cast<size_t>(
       kv_pool_bytes(graph_->geometry(), options_.num_slots, options_.kv_format)));
+  const Geometry& g = graph_->geometry();
+  for (int64_t layer = 0; layer < g.num_layers; ++layer) {
+    const int64_t layer_bytes = static_cast<int64_t>(kv_pool_.size()) / g.num_layers;
+    kv_pools_.emplace_back(kv_pool_.as<uint8_t>() + layer * layer_bytes, g, options_.num_slots,
+                           options_.kv_format);
+  }
 }
 
 void Executor::make_buffers() {
@@ -133,22 +138,19 @@ Logits Executor::run(const Step& step) {
 }
 
 void Executor::begin_step(const Step& step) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   step_ = &step;
   num_rows_ = step.num_rows();
   attention_.begin(step);
   constexpr int64_t kRowsPerChunk = 8;
-  const int64_t chunks = (num_rows_ + kRowsPerChunk - 1) / kRowsPerChunk;
+  const int64_t chunks = chunks_of(num_rows_, kRowsPerChunk);
   for (size_t rope = 0; rope < rope_tables_.size(); ++rope) {
     pool_.run(chunks, [&](int64_t chunk, int) {
       const int64_t begin = chunk * kRowsPerChunk;
       fill_rope(rope, {begin, std::min(begin + kRowsPerChunk, num_rows_)});
     });
   }
-  if (profile_) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    profile_->add_step(passed.count());
-  }
+  if (profile_) profile_->add_step(watch.seconds());
 }
 
 // Angles in double: at position 100,000 a float angle would be off by 0.004.

@@ -55,7 +55,7 @@ class Executor {
 
   MemoryUse memory_use() const;
 
-  // From now on the time of each operation is taken, which is free where nobody asks for it.
+  // From now on the time of each operation is taken, at the price of two looks at the clock.
   void start_profile();
   // Ends that; null where none was started.
   std::unique_ptr<StepProfile> take_profile();
@@ -154,7 +154,6 @@ class Executor {
   }
   const float* vector_of(int weight) const;
   const PackedMatrix& matrix_of(int weight) const;
-  KvPool pool_of(int64_t layer) const;
   // Makes room for the logits of all rows.
   void make_logits();
   RowsOut logit_rows() const;
@@ -168,10 +167,11 @@ class Executor {
   std::vector<std::optional<PackedMatrix>> matrices_;  // by weight
   std::vector<Memory> vectors_;                        // by weight
   Memory kv_pool_;
+  std::vector<KvPool> kv_pools_;  // by layer, in that memory
   std::vector<Memory> buffers_, rope_tables_;
   Memory quantized_, row_scales_;
   int64_t widest_input_ = 0;  // padded to a whole step
-  Memory tile_buffers_;  // for each thread
+  Memory tile_buffers_;       // for each thread
   int64_t tile_buffer_bytes_ = 0;
   std::shared_ptr<Memory> logits_;
 

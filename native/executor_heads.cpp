@@ -3,13 +3,6 @@
 
 namespace espalier {
 
-KvPool Executor::pool_of(int64_t layer) const {
-  const Geometry& g = graph_->geometry();
-  const int64_t layer_bytes = static_cast<int64_t>(kv_pool_.size()) / g.num_layers;
-  return KvPool(kv_pool_.as<uint8_t>() + layer * layer_bytes, g, options_.num_slots,
-                options_.kv_format);
-}
-
 int64_t Executor::elements_of(const HeadsOp& op) const {
   int64_t elements = 0;
   for (const HeadStep& step : op.steps) {
@@ -59,7 +52,7 @@ void Executor::apply_to_row(const RopeOp& op, int64_t row, const RowChunk& chunk
 
 void Executor::apply_to_row(const KvWriteOp& op, int64_t row, const RowChunk& chunk) const {
   const Geometry& g = graph_->geometry();
-  const KvPool pool = pool_of(op.layer);
+  const KvPool& pool = kv_pools_[static_cast<size_t>(op.layer)];
   const Rows keys = rows_of(op.k, chunk), values = rows_of(op.v, chunk);
   const int64_t slot = row_slots_[static_cast<size_t>(row)];
   for (int64_t head = 0; head < g.num_kv_heads; ++head) {

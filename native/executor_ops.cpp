@@ -1,7 +1,7 @@
 // What Executor does for each operation of a graph but products.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <numeric>
 
 #include "executor.h"
 
@@ -11,10 +11,6 @@ namespace {
 // Rows that go through a segment together: their buffers stay in the L2 cache. With fewer, reading
 // and expanding the weights would cost more than it saves.
 constexpr int64_t kMostChunkRows = 128, kLeastChunkRows = 64;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 }  // namespace
 
@@ -37,26 +33,25 @@ const float* Executor::vector_of(int weight) const {
 void Executor::run_stages(const Segment& segment) {
   for (size_t i = segment.begin; i < segment.end; ++i) {
     const Stage& stage = plan_.stages()[i];
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     std::visit([&](const auto& op) { apply(op, stage); }, *stage.op);
-    if (!profile_) continue;
-    profile_stage(i, seconds_since(start));
+    if (profile_) profile_stage(i, watch.seconds());
   }
 }
 
 int64_t Executor::rows_per_chunk() const {
   const int64_t threads = pool_.num_threads();
   if (num_rows_ < threads * kLeastChunkRows) return 0;
-  const int64_t per_thread =
-      (num_rows_ + threads * kMostChunkRows - 1) / (threads * kMostChunkRows);
+  const int64_t per_thread = chunks_of(num_rows_, threads * kMostChunkRows);
   const int64_t chunks = threads * per_thread;
-  const int64_t rows = padded_to_lanes((num_rows_ + chunks - 1) / chunks);
+  const int64_t rows = padded_to_lanes(chunks_of(num_rows_, chunks));
   return threads * rows <= options_.max_rows ? rows : 0;
 }
 
 void Executor::run_in_chunks(const Segment& segment, int64_t rows_per_chunk) {
+  const Stopwatch watch;
   const size_t num_stages = segment.end - segment.begin;
-  const int64_t num_chunks = (num_rows_ + rows_per_chunk - 1) / rows_per_chunk;
+  const int64_t num_chunks = chunks_of(num_rows_, rows_per_chunk);
   std::vector<double> seconds(num_stages * static_cast<size_t>(pool_.num_threads()));
   pool_.run(num_chunks, [&](int64_t index, int thread) {
     const int64_t begin = index * rows_per_chunk;
@@ -66,7 +61,7 @@ void Executor::run_in_chunks(const Segment& segment, int64_t rows_per_chunk) {
                          &segment.is_local};
     for (size_t i = 0; i < num_stages; ++i) {
       const Stage& stage = plan_.stages()[segment.begin + i];
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch stage_watch;
       std::visit(
           [&](const auto& op) {
             if constexpr (requires { this->compute(op, stage, chunk); }) {
@@ -74,15 +69,17 @@ void Executor::run_in_chunks(const Segment& segment, int64_t rows_per_chunk) {
             }
           },
           *stage.op);
-      seconds[static_cast<size_t>(thread) * num_stages + i] += seconds_since(start);
+      seconds[static_cast<size_t>(thread) * num_stages + i] += stage_watch.seconds();
     }
   });
   if (!profile_) return;
-  // Threads that work side by side share the time.
+  // Threads work side by side, and may wait for the last one: stages share all of the time.
+  const double all_s = watch.seconds();
+  const double sum_s = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   for (size_t i = 0; i < num_stages; ++i) {
-    double sum = 0;
-    for (size_t at = i; at < seconds.size(); at += num_stages) sum += seconds[at];
-    profile_stage(segment.begin + i, sum / pool_.num_threads());
+    double stage_s = 0;
+    for (size_t at = i; at < seconds.size(); at += num_stages) stage_s += seconds[at];
+    profile_stage(segment.begin + i, sum_s > 0 ? all_s * stage_s / sum_s : 0);
   }
 }
 
@@ -90,7 +87,7 @@ void Executor::each_chunk(int64_t elements_per_row,
                           const std::function<void(const RowChunk&)>& function) {
   constexpr int64_t kElements = 8192;  // fewer are not worth waking another thread
   const int64_t rows = std::max<int64_t>(1, kElements / elements_per_row);
-  pool_.run((num_rows_ + rows - 1) / rows, [&](int64_t index, int thread) {
+  pool_.run(chunks_of(num_rows_, rows), [&](int64_t index, int thread) {
     function(RowChunk{{index * rows, std::min((index + 1) * rows, num_rows_)}, thread});
   });
 }
@@ -148,7 +145,7 @@ void Executor::compute(const AddOp& op, const Stage& stage, const RowChunk& chun
 
 void Executor::apply(const AttentionOp& op, const Stage&) {
   const Geometry& g = graph_->geometry();
-  const KvPool pool = pool_of(op.layer);
+  const KvPool& pool = kv_pools_[static_cast<size_t>(op.layer)];
   const AttentionShape shape{
       .head_dim = g.head_dim,
       .num_kv_heads = g.num_kv_heads,

@@ -7,11 +7,9 @@ namespace espalier {
 namespace {
 
 constexpr int64_t kRowsPerBlock = 192;  // rows whose inputs stay in the cache
-constexpr int64_t kTileRows = 256;      // the same where AMX takes 16 of them at a time
+constexpr int64_t kRowsForTiles = 256;  // the same where AMX takes 16 of them at a time
 constexpr int64_t kTilesAtOnce = 8;     // that a float kernel takes at once, at most
 constexpr int64_t kMostTilesPerChunk = 64;
-
-int64_t chunks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 }  // namespace
 
@@ -30,7 +28,13 @@ void Executor::compute(const LinearOp& op, const Stage& stage, const RowChunk& c
   if (stage.prepares_input) prepare_rows(op.x, chunk);
   for (const StageProduct& product : stage.products) {
     const int64_t num_tiles = product.tiles.end - product.tiles.begin;
-    multiply_tiles(product, op.x, {0, num_tiles}, 0.0f, chunk);
+    // The float kernel takes all tiles for a few rows at a time: these stay in the cache.
+    const bool is_f32 = matrix_of(product.weight).format() == WeightFormat::F32;
+    const int64_t at_once = is_f32 ? kTilesAtOnce : num_tiles;
+    for (int64_t tile = 0; tile < num_tiles; tile += at_once) {
+      const Range tiles{tile, std::min(tile + at_once, num_tiles)};
+      multiply_tiles(product, op.x, tiles, 0.0f, chunk);
+    }
   }
 }
 
@@ -87,13 +91,13 @@ Executor::ProductCut Executor::product_cut(int64_t num_tiles) const {
   const int64_t threads = pool_.num_threads();
   const bool is_f32 = options_.weights == WeightChoice::F32;
   const bool has_tiles = !is_f32 && num_rows_ > kernels_.most_paired_rows;
-  if (has_tiles && num_rows_ >= kTileRows) {
-    const int64_t most = std::clamp(num_rows_ / threads, kTileRows, 2 * kTileRows);
+  if (has_tiles && num_rows_ >= kRowsForTiles) {
+    const int64_t most = std::clamp(num_rows_ / threads, kRowsForTiles, 2 * kRowsForTiles);
     const int64_t rows = chunks_of(num_rows_, chunks_of(num_rows_, most));
     const int64_t row_chunks = chunks_of(num_rows_, rows);
     return {padded_to_lanes(rows), chunks_of(num_tiles, chunks_of(4 * threads, row_chunks))};
   }
-  const int64_t rows = has_tiles ? kTileRows : kRowsPerBlock;
+  const int64_t rows = has_tiles ? kRowsForTiles : kRowsPerBlock;
   int64_t tiles = num_tiles * chunks_of(num_rows_, rows) / (6 * threads);
   tiles = std::clamp<int64_t>(tiles, 1, kMostTilesPerChunk);
   return {rows, is_f32 ? chunks_of(tiles, kTilesAtOnce) * kTilesAtOnce : tiles};

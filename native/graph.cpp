@@ -15,6 +15,9 @@ void require(bool is_right, const std::string& message) {
   if (!is_right) fail(message);
 }
 
+// The scores of smaller ones would all be equal, and their slack infinite.
+constexpr float kLeastScale = 1e-30f;
+
 std::string shape_of(const Weight& weight) {
   std::string shape = "[";
   if (weight.is_matrix) shape += std::to_string(weight.raw.num_rows) + ", ";
@@ -193,7 +196,8 @@ void Graph::add(const AttentionOp& op) {
   require_width(op.q, geometry_.num_heads * geometry_.head_dim);
   require_width(op.out, geometry_.num_heads * geometry_.head_dim);
   require(op.q != op.out, "Attention writes the buffer that it reads");
-  require(op.scale != 0 && std::isfinite(op.scale), "the scale of scores is finite and not 0");
+  require(std::isfinite(op.scale) && std::fabs(op.scale) >= kLeastScale,
+          "the scale of scores is finite and at least 1e-30 from 0");
   require(op.window >= 0, "a window is 0 (none) or positive");
   require(op.soft_cap >= 0 && std::isfinite(op.soft_cap), "a soft cap is 0 (none) or positive");
   append(op, {op.out});

@@ -1,9 +1,9 @@
-// Products of quantised rows with int8 weights in AMX tiles, 16 rows by 16 outputs. The integers
-// are those of the vector kernels and the float operations on them have the same order, hence the
-// bits are the same.
+// Products of rows with packed weights in AMX tiles, 16 rows by 16 outputs. Integer sums, and the
+// order of operations on floats, are those of the vector kernels, hence the bits are the same.
 #pragma once
 
 #include "amx.h"
+#include "flush_subnormals.h"
 #include "kernel_int4.h"
 
 namespace espalier::ESPALIER_ISA {
@@ -255,6 +255,7 @@ static void linear_int4_amx(const Int4Matrix& w, const QuantizedRows& x, const R
   Range taken{tiles.begin, smaller(tiles.begin + step, tiles.end)};
   ExpandingFeed first = feed_of(w, taken, 1, now);
   advance(first);
+  finish_stores();
   while (taken.begin < taken.end) {
     const Range following{taken.end, smaller(taken.end + step, tiles.end)};
     const int64_t count = taken.end - taken.begin;
@@ -262,7 +263,7 @@ static void linear_int4_amx(const Int4Matrix& w, const QuantizedRows& x, const R
     ExpandingFeed feed = feed_of(w, following, num_calls, next);
     const RowsOut columns{out.data + taken.begin * kLanes, out.stride};
     multiply_tiles(expanded_matrix(w, taken.begin, now), x, columns, rows, {0, count}, feed);
-    expand_lines(feed, feed.num_left);
+    finish_stores();
     int8_t* done = now;
     now = next;
     next = done;
@@ -300,8 +301,10 @@ ESPALIER_INLINE void bf16_rows_amx(const Bf16Matrix& w, const Bf16Rows& x, const
   }
 }
 
-static void linear_bf16_amx(const Bf16Matrix& w, const Bf16Rows& x, const RowsOut& out, Range rows,
-                            Range tiles) {
+// Biases too are added while subnormal numbers are flushed.
+static __attribute__((noinline)) void bf16_amx_flushed(const Bf16Matrix& w, const Bf16Rows& x,
+                                                       const RowsOut& out, Range rows,
+                                                       Range tiles) {
   const TileShapes shapes = full_tiles();
   const Tiles scope(shapes);
   int64_t tile = tiles.begin;
@@ -315,6 +318,12 @@ static void linear_bf16_amx(const Bf16Matrix& w, const Bf16Rows& x, const RowsOu
       bf16_rows_amx<1>(w, x, out, row, rows.end - row, tile);
     }
   }
+}
+
+static void linear_bf16_amx(const Bf16Matrix& w, const Bf16Rows& x, const RowsOut& out, Range rows,
+                            Range tiles) {
+  const FlushSubnormals scope;
+  bf16_amx_flushed(w, x, out, rows, tiles);
 }
 
 }  // namespace espalier::ESPALIER_ISA

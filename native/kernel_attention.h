@@ -150,7 +150,7 @@ ESPALIER_INLINE float soften(const AttentionShape& shape, const Softness& soft, 
       store(weights.values + i * kLanes, exp(mul(sub(s[i], splat(base)), splat(soft.natural))));
       continue;
     }
-    const Vec p = short_exp2(fma(s[i], splat(soft.power), splat(-(base * soft.power))));
+    const Vec p = short_exp2(mul(sub(s[i], splat(base)), splat(soft.power)));
     const Vec rounded = round_to_bf16(mul(p, splat(1.0f)));  // the product flushes
     store(weights.sum + i * kLanes, rounded);
     if (!is_int8) continue;
@@ -162,7 +162,7 @@ ESPALIER_INLINE float soften(const AttentionShape& shape, const Softness& soft, 
   if (is_f32) {
     store(kept, exp(splat((old_top - top) * soft.natural)));
   } else {
-    store(kept, short_exp2(fma(splat(old_top), splat(soft.power), splat(-(top * soft.power)))));
+    store(kept, short_exp2(mul(splat(old_top - top), splat(soft.power))));
   }
   return kept[0];
 }
@@ -260,7 +260,7 @@ static void take_queries(const AttentionShape& shape, const AttentionUnit& unit,
 
 static void clear_partials(const AttentionShape& shape, const AttentionUnit& unit,
                            float* partials) {
-  const int64_t padded = padded_to_lanes(shape.head_dim), stride = padded + kLanes;
+  const int64_t padded = padded_to_lanes(shape.head_dim), stride = partial_stride(shape.head_dim);
   for (int64_t query = 0; query < unit.num_rows * shape.heads_per_kv; ++query) {
     float* partial = partials + query * stride;
     for (int64_t d = 0; d < stride; d += kLanes) store(partial + d, zero());
@@ -271,7 +271,7 @@ static void clear_partials(const AttentionShape& shape, const AttentionUnit& uni
 static __attribute__((noinline)) void attend_flushed(const AttentionShape& shape,
                                                      const AttentionUnit& unit, float* partials,
                                                      float* scratch) {
-  const int64_t padded = padded_to_lanes(shape.head_dim), stride = padded + kLanes;
+  const int64_t padded = padded_to_lanes(shape.head_dim), stride = partial_stride(shape.head_dim);
   const Softness soft = softness_of(shape);
   const GatheredBlock block{scratch, scratch + kBlock * padded,
                             scratch + kBlock * (padded + stride),
@@ -286,14 +286,8 @@ static __attribute__((noinline)) void attend_flushed(const AttentionShape& shape
     const Range range = in_block(seen, first);
     if (range.begin >= range.end) continue;
     gather_block(shape, unit, first, range, block);
-    if (index + 1 < unit.blocks.end) {
-      const Range next = in_block(seen, first + kBlock);
-      prefetcher.begin({first + kBlock + next.begin, first + kBlock + next.end});
-      prefetcher.advance(kBlock);
-    } else {
-      prefetcher.begin_next();
-      prefetcher.advance(kBlock);
-    }
+    prefetcher.begin_after(index, seen);
+    prefetcher.advance(kBlock);
     attend_queries(shape, unit, soft, first, queries, block, partials);
   }
   // A sum that was flushed may be a negative zero, which depends on products with masked values.

@@ -3,10 +3,6 @@
 // Scores are computed transposed, S^T = K Q^T, and so are outputs, O^T = V^T P^T: keys are tile
 // rows as they lie in the pool, lanes of vectors are 16 queries, and what the softmax leaves is the
 // second product's operand once neighbouring positions are interleaved. Only values are transposed.
-//
-// A few groups go through each stage together: vector instructions run at half their speed for some
-// time around tile instructions, and what one unit has stored is best not read by the other at
-// once.
 #pragma once
 
 #include "attention_tiles.h"
@@ -115,7 +111,7 @@ static void scale_sums(const TileScratch& scratch, int64_t group, Vec kept) {
   store(totals, mul(load(totals), kept));
 }
 
-// Raises the largest scores so far; returns what exponents are reduced by.
+// Raises the largest scores so far; returns what scores are counted from.
 static Vec raise_tops(const TileScratch& scratch, const Softness& soft, int64_t group) {
   const float* scores = scratch.scores;
   Vec tops[4];
@@ -123,19 +119,13 @@ static Vec raise_tops(const TileScratch& scratch, const Softness& soft, int64_t 
   for (int i = 4; i < kBlock; i += 4) {
     for (int j = 0; j < 4; ++j) tops[j] = max(tops[j], load(scores + (i + j) * kLanes));
   }
-  const Vec block_top = max(max(tops[0], tops[1]), max(tops[2], tops[3]));
-  const Vec old_top = load(scratch.tops + group * kLanes);
-  const Vec least = splat(-__builtin_inff()), power = splat(soft.power);
-  const __mmask16 is_new =
-      _mm512_cmp_ps_mask(add(old_top, splat(soft.slack)), block_top, _CMP_LT_OQ);
-  const Vec top = _mm512_mask_blend_ps(is_new, old_top, block_top);
-  const Vec base = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(top, least, _CMP_EQ_OQ), top, zero());
-  if (is_new != 0) {
-    store(scratch.tops + group * kLanes, top);
-    const Vec scaled = short_exp2(fma(old_top, power, sub(zero(), mul(top, power))));
-    scale_sums(scratch, group, _mm512_mask_blend_ps(is_new, splat(1.0f), scaled));
+  const Vec block_tops = max(max(tops[0], tops[1]), max(tops[2], tops[3]));
+  const RaisedTops raised = raise(load(scratch.tops + group * kLanes), block_tops, soft);
+  if (raised.is_any_new) {
+    store(scratch.tops + group * kLanes, raised.tops);
+    scale_sums(scratch, group, raised.kept);
   }
-  return sub(zero(), mul(base, power));
+  return raised.base;
 }
 
 // Words (even, odd) of each lane.
@@ -149,12 +139,12 @@ ESPALIER_INLINE void store_weights(uint32_t* out, Vec even, Vec odd) {
 static void soften_group(const AttentionShape& shape, const TileScratch& scratch,
                          const Softness& soft, int64_t group) {
   const bool is_int8 = shape.format == KvFormat::Int8;
-  const Vec minus = raise_tops(scratch, soft, group), power = splat(soft.power);
+  const Vec base = raise_tops(scratch, soft, group), power = splat(soft.power);
 #pragma GCC unroll 8
   for (int i = 0; i < kBlock; i += 2) {
     const float* scores = scratch.scores + i * kLanes;
-    const Vec even = short_exp2(fma(load(scores), power, minus));
-    const Vec odd = short_exp2(fma(load(scores + kLanes), power, minus));
+    const Vec even = short_exp2(mul(sub(load(scores), base), power));
+    const Vec odd = short_exp2(mul(sub(load(scores + kLanes), base), power));
     store_weights(scratch.sum_weights + i / 2 * kLanes, even, odd);
     if (!is_int8) continue;
     const float* scales = scratch.block.value_scales + i;
@@ -202,13 +192,7 @@ static __attribute__((noinline)) void attend_tiles_flushed(const AttentionShape&
     block.first = index * kBlock;
     const Range range = in_block(seen, block.first);
     if (range.begin >= range.end) continue;
-    if (index + 1 < unit.blocks.end) {
-      const int64_t first = block.first + kBlock;
-      const Range next = in_block(seen, first);
-      prefetcher.begin({first + next.begin, first + next.end});
-    } else {
-      prefetcher.begin_next();
-    }
+    prefetcher.begin_after(index, seen);
     gather_tiles(shape, unit, range, scratch.key_tiles, block);
     finish_stores();
     attend_tile_block(shape, scratch, soft, prefetcher);

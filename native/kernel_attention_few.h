@@ -88,7 +88,7 @@ ESPALIER_INLINE void pack_order(Vec& low, Vec& high) {
 
 static void load_few_partials(const AttentionShape& shape, const AttentionUnit& unit,
                               const float* partials, const FewScratch& to) {
-  const int64_t padded = padded_to_lanes(shape.head_dim), stride = padded + kLanes;
+  const int64_t padded = padded_to_lanes(shape.head_dim), stride = partial_stride(shape.head_dim);
   const int64_t width = to.value_tiles * kLanes;
   float tops[kFewQueries];
   for (int64_t query = 0; query < kFewQueries; ++query) {
@@ -109,7 +109,7 @@ static void load_few_partials(const AttentionShape& shape, const AttentionUnit& 
 
 static void store_few_partials(const AttentionShape& shape, const FewScratch& from,
                                float* partials) {
-  const int64_t padded = padded_to_lanes(shape.head_dim), stride = padded + kLanes;
+  const int64_t padded = padded_to_lanes(shape.head_dim), stride = partial_stride(shape.head_dim);
   const int64_t width = from.value_tiles * kLanes;
   for (int64_t query = 0; query < from.num_queries; ++query) {
     float* to = partials + query * stride;
@@ -127,41 +127,30 @@ static void store_few_partials(const AttentionShape& shape, const FewScratch& fr
   }
 }
 
-// Interleaves two rows of values, 32 elements at a time.
-template <typename Element>
-ESPALIER_INLINE void interleave_rows(const Element* even, const Element* odd, int64_t dim,
-                                     uint32_t* out) {
-  for (int64_t d = 0; d < dim; d += 2 * kLanes, out += 2 * kLanes * kBlock / 2) {
-    const __m512i none = _mm512_setzero_si512();
-    const __m512i x = even == nullptr ? none : load_pairs(even + d, dim - d);
-    const __m512i y = odd == nullptr ? none : load_pairs(odd + d, dim - d);
-    _mm512_store_si512(out, _mm512_unpacklo_epi16(x, y));
-    _mm512_store_si512(out + kLanes * kBlock / 2, _mm512_unpackhi_epi16(x, y));
-  }
-}
-
 // Values with neighbouring positions interleaved, zero where no row of the unit sees them.
 template <typename Element>
 static void interleave_values(const AttentionShape& shape, const AttentionUnit& unit, Range range,
                               const FewScratch& to, Prefetcher& prefetcher) {
   const int64_t dim = shape.head_dim, first = to.block.first;
   const Element* values = static_cast<const Element*>(shape.values);
-  uint32_t* out = to.block.values;  // of chain pair / 16
-  if (range.begin == 0 && range.end == kBlock && is_run(unit.slots + first)) {
-    const Element* rows = values + kv_row(shape, unit, first) * dim;
-    for (int64_t pair = 0; pair < kBlock / 2; ++pair, rows += 2 * dim, out += kLanes) {
-      prefetcher.advance(1);
-      interleave_rows(rows, rows + dim, dim, out);
-    }
-    return;
-  }
+  const bool is_whole = range.begin == 0 && range.end == kBlock && is_run(unit.slots + first);
+  const int64_t first_row = is_whole ? kv_row(shape, unit, first) : 0;
   const auto row_of = [&](int64_t i) -> const Element* {
+    if (is_whole) return values + (first_row + i) * dim;
     if (i < range.begin || i >= range.end) return nullptr;
     return values + kv_row(shape, unit, first + i) * dim;
   };
-  for (int64_t pair = 0; pair < kBlock / 2; ++pair, out += kLanes) {
+  for (int64_t pair = 0; pair < kBlock / 2; ++pair) {
     prefetcher.advance(1);
-    interleave_rows(row_of(2 * pair), row_of(2 * pair + 1), dim, out);
+    const Element *even = row_of(2 * pair), *odd = row_of(2 * pair + 1);
+    uint32_t* out = to.block.values + pair * kLanes;  // of chain pair / 16
+    for (int64_t d = 0; d < dim; d += 2 * kLanes, out += 2 * kLanes * kBlock / 2) {
+      const __m512i none = _mm512_setzero_si512();
+      const __m512i x = even == nullptr ? none : load_pairs(even + d, dim - d);
+      const __m512i y = odd == nullptr ? none : load_pairs(odd + d, dim - d);
+      _mm512_store_si512(out, _mm512_unpacklo_epi16(x, y));
+      _mm512_store_si512(out + kLanes * kBlock / 2, _mm512_unpackhi_epi16(x, y));
+    }
   }
 }
 
@@ -249,24 +238,18 @@ static void scale_few(const FewScratch& scratch) {
   }
 }
 
-// The largest scores so far, four times each; returns what exponents are reduced by.
+// The largest scores so far, four times each; returns what scores are counted from.
 static Vec raise_few_tops(const FewScratch& scratch, const Softness& soft,
                           const Vec (&s)[kFewVectors]) {
   Vec tops = s[0];
   for (int i = 1; i < kFewVectors; ++i) tops = max(tops, s[i]);
-  tops = largest_of_positions(tops);
-  const Vec old_top = load(scratch.tops), power = splat(soft.power);
-  const __mmask16 is_new = _mm512_cmp_ps_mask(add(old_top, splat(soft.slack)), tops, _CMP_LT_OQ);
-  const Vec top = _mm512_mask_blend_ps(is_new, old_top, tops);
-  const __mmask16 is_none = _mm512_cmp_ps_mask(top, splat(-__builtin_inff()), _CMP_EQ_OQ);
-  const Vec base = _mm512_mask_blend_ps(is_none, top, zero());
-  if (is_new != 0) {
-    const Vec scaled = short_exp2(fma(old_top, power, sub(zero(), mul(top, power))));
-    store(scratch.tops, top);
-    store(scratch.kept, _mm512_mask_blend_ps(is_new, splat(1.0f), scaled));
+  const RaisedTops raised = raise(load(scratch.tops), largest_of_positions(tops), soft);
+  if (raised.is_any_new) {
+    store(scratch.tops, raised.tops);
+    store(scratch.kept, raised.kept);
     scale_few(scratch);
   }
-  return sub(zero(), mul(base, power));
+  return raised.base;
 }
 
 // Minus infinity where a lane's query does not see a position.
@@ -291,12 +274,12 @@ static void soften_few(const AttentionShape& shape, const FewScratch& scratch, c
     if (shape.soft_cap > 0) s[i] = soft_capped(shape, s[i]);
   }
   if (is_partial(seen, scratch.block.first)) hide_unseen(scratch, seen, s);
-  const Vec minus = raise_few_tops(scratch, soft, s), power = splat(soft.power);
+  const Vec base = raise_few_tops(scratch, soft, s), power = splat(soft.power);
   for (int chain = 0; chain < kBlockChains; ++chain) {
     Vec p[kFewVectors / 2], scaled[kFewVectors / 2];
     for (int i = 0; i < kFewVectors / 2; ++i) {
       const int vector = chain * kFewVectors / 2 + i;
-      p[i] = short_exp2(fma(s[vector], power, minus));
+      p[i] = short_exp2(mul(sub(s[vector], base), power));
       if (is_int8) scaled[i] = mul(p[i], spread(scratch.block.value_scales, vector));
     }
     const int64_t offset = chain * kFewQueries * kLanes;
@@ -366,13 +349,7 @@ static __attribute__((noinline)) void attend_few_flushed(const AttentionShape& s
     scratch.block.first = index * kBlock;
     const Range range = in_block(seen, scratch.block.first);
     if (range.begin >= range.end) continue;
-    if (index + 1 < unit.blocks.end) {
-      const int64_t first = scratch.block.first + kBlock;
-      const Range next = in_block(seen, first);
-      prefetcher.begin({first + next.begin, first + next.end});
-    } else {
-      prefetcher.begin_next();
-    }
+    prefetcher.begin_after(index, seen);
     attend_few_block(shape, unit, soft, by_lane, range, scratch, prefetcher);
   }
   store_few_partials(shape, scratch, partials);

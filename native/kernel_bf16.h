@@ -1,8 +1,10 @@
 // Products of bfloat16 rows with bfloat16 weights in the order that AMX has (Intel SDM, TDPBF16PS):
 // for each 32 inputs two chains of fused products, of the even and of the odd ones, whose sum is
-// added to the output. So every instruction set gives the same bits.
+// added to the output. Subnormal numbers are zeros, before and after each operation. So every
+// instruction set gives the same bits.
 #pragma once
 
+#include "flush_subnormals.h"
 #include "kernel_linear.h"
 #include "simd.h"
 
@@ -38,14 +40,21 @@ static void bf16_block(const Bf16Matrix& w, const Bf16Rows& x, const RowsOut& ou
   for (int r = 0; r < R; ++r) add_bias(w, tile, sums[r], out, row + r);
 }
 
-static void linear_bf16(const Bf16Matrix& w, const Bf16Rows& x, const RowsOut& out, Range rows,
-                        Range tiles) {
+static __attribute__((noinline)) void linear_bf16_flushed(const Bf16Matrix& w, const Bf16Rows& x,
+                                                          const RowsOut& out, Range rows,
+                                                          Range tiles) {
   for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
     each_row_block<kBf16Rows>(rows, [&](int64_t row, int count) {
       with_row_count<kBf16Rows>(
           count, [&](auto r) { bf16_block<decltype(r)::value>(w, x, out, row, tile); });
     });
   }
+}
+
+static void linear_bf16(const Bf16Matrix& w, const Bf16Rows& x, const RowsOut& out, Range rows,
+                        Range tiles) {
+  const FlushSubnormals scope;
+  linear_bf16_flushed(w, x, out, rows, tiles);
 }
 
 }  // namespace espalier::ESPALIER_ISA

@@ -32,7 +32,7 @@ static void expand_tile(const Int4Matrix& w, int64_t tile, int8_t* out) {
   }
 }
 
-// An int8 matrix of one tile, whose weights lie expanded in `buffer`.
+// The tiles from `tile` on as an int8 matrix, whose weights lie expanded in `buffer`.
 ESPALIER_INLINE Int8Matrix expanded_matrix(const Int4Matrix& w, int64_t tile,
                                            const int8_t* buffer) {
   const int64_t num_groups = w.num_steps / w.steps_per_group;

@@ -48,7 +48,7 @@ static void write_kv(KvFormat format, const float* key, const float* value, int6
     store_row(format, value, value_top, head_dim, to.value, to.value_scale);
     return;
   }
-  const int64_t bytes = head_dim * (format == KvFormat::F32 ? 4 : format == KvFormat::Bf16 ? 2 : 1);
+  const int64_t bytes = head_dim * element_bytes(format);
   std::memset(to.value, 0, static_cast<size_t>(bytes));
   if (format == KvFormat::Int8) {
     std::memset(to.key, 0, static_cast<size_t>(bytes));

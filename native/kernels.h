@@ -97,6 +97,10 @@ struct RowsOut {
 // How keys and values are stored. Int8 has one scale for each slot and key head.
 enum class KvFormat : int { F32, Bf16, Int8 };
 
+static constexpr int64_t element_bytes(KvFormat format) {
+  return format == KvFormat::F32 ? 4 : format == KvFormat::Bf16 ? 2 : 1;
+}
+
 // Where keys and values of one slot and key head lie; scales only for Int8.
 struct KvSlot {
   void *key, *value;
@@ -137,6 +141,9 @@ struct AttentionUnit {
   Range next_positions;
   int64_t next_kv_head;
 };
+
+// Pieces of at most `size` that `count` things are cut into.
+static inline int64_t chunks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 static inline int64_t padded_to_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 

@@ -6,8 +6,7 @@ namespace espalier {
 namespace {
 
 int64_t row_bytes_of(const Geometry& geometry, KvFormat format) {
-  const int64_t element = format == KvFormat::F32 ? 4 : format == KvFormat::Bf16 ? 2 : 1;
-  return geometry.head_dim * element;
+  return geometry.head_dim * element_bytes(format);
 }
 
 int64_t padded_to_line(int64_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -131,8 +131,8 @@ void StagePlan::find_prepared(const Graph& graph, WeightChoice choice) {
   }
 }
 
-// Behind SelectRows few rows are left as a rule, and what is prepared there is read by LmHead, which
-// all threads share.
+// Behind SelectRows few rows are left as a rule, and what is prepared there is read by LmHead,
+// which all threads share.
 void StagePlan::add_segments() {
   bool is_selected = false;
   for (size_t i = 0; i < stages_.size(); ++i) {

@@ -11,10 +11,6 @@ namespace {
 constexpr int64_t kBlocksPerSegment = kSegment / kBlock;
 constexpr KvFormat kFormats[] = {KvFormat::F32, KvFormat::Bf16, KvFormat::Int8};
 
-int64_t element_bytes(KvFormat format) {
-  return format == KvFormat::F32 ? 4 : format == KvFormat::Bf16 ? 2 : 1;
-}
-
 std::string text(KvFormat format) {
   return format == KvFormat::F32 ? "f32" : format == KvFormat::Bf16 ? "bf16" : "int8";
 }
@@ -73,7 +69,10 @@ struct Layer {
             .num_rows = num_rows,
             .kv_head = random.between(0, shape.num_kv_heads - 1),
             .blocks = {0, 0},
-            .is_fresh = true};
+            .is_fresh = true,
+            .next_slots = nullptr,
+            .next_positions = {0, 0},
+            .next_kv_head = 0};
   }
 
   // Those of one sequence, or of some whose context is shared; some rows of the step are of others.
@@ -89,7 +88,8 @@ struct Layer {
     int32_t context = 0;
     for (const int32_t position : positions) context = std::max(context, position + 1);
     for (int32_t i = 0; i < context; ++i) slots.push_back(i);
-    for (size_t i = slots.size(); i-- > 1;) {
+    // Half of them follow each other, as those of one sequence mostly do.
+    for (size_t i = random.chance(2) ? slots.size() : 0; i-- > 1;) {
       std::swap(slots[i], slots[static_cast<size_t>(random.between(0, static_cast<int64_t>(i)))]);
     }
     shape.num_slots = context;

@@ -124,17 +124,29 @@ bool compare_int4() {
   return comparison.finish();
 }
 
-// Without subnormal numbers, which AMX takes for zeros, and without what could become one.
+// Numbers from 2^-67 to 2^-60, whose products are subnormal or nearly so.
+void make_small(Random& random, std::vector<uint16_t>& numbers) {
+  for (uint16_t& x : numbers) {
+    x = static_cast<uint16_t>((x & 0x807F) | random.between(60, 66) << 7);
+  }
+}
+
+// With numbers that are subnormal, or whose products are: all kernels take them for zeros.
 bool compare_bf16() {
   Comparison comparison("linear_bf16");
   Random random(22);
   each_shape(random, [&](const Shape& s) {
     const int64_t num_steps = (s.in_features + Bf16Matrix::kStep - 1) / Bf16Matrix::kStep;
     const int64_t width = num_steps * Bf16Matrix::kStep;
-    const auto tiles = random_bf16(random, s.num_tiles * width * kLanes, Wildness::Moderate);
-    const auto bias = random_floats(random, s.num_tiles * kLanes, Wildness::Moderate);
+    const Wildness wildness = random.chance(2) ? Wildness::AllSizes : Wildness::Moderate;
+    auto tiles = random_bf16(random, s.num_tiles * width * kLanes, wildness);
+    const auto bias = random_floats(random, s.num_tiles * kLanes, wildness);
     const int64_t stride = width + 2 * random.between(0, 3);
-    auto x = random_bf16(random, s.padded_rows * stride, Wildness::Moderate);
+    auto x = random_bf16(random, s.padded_rows * stride, wildness);
+    if (random.chance(3)) {
+      make_small(random, tiles);
+      make_small(random, x);
+    }
     if (random.chance(4)) x[static_cast<size_t>(random.between(0, width - 1))] = 0x7F80;
     const Bf16Matrix matrix{tiles.data(), random.chance(2) ? bias.data() : nullptr, num_steps,
                             s.out_features};

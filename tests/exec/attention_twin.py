@@ -110,11 +110,10 @@ def attend(
                 scores = flushed(scores * keys.scales[np.minimum(padded, length - 1)])
             scores = np.where(is_seen, scores, f32(-np.inf)).astype(np.float32)
             new_top = scores.max() if top + slack < scores.max() else top
-            minus = -f32(new_top * power)
-            p = short_exp2(fma(scores, np.full(BLOCK, power), minus))
+            p = short_exp2((scores - new_top) * power)
             kept = f32(1)
             if new_top != top:
-                kept = short_exp2(fma(np.array([top]), np.array([power]), minus))[0]
+                kept = short_exp2(np.array([(top - new_top) * power]))[0]
             top = new_top
             rounded = flushed(round_to_bf16(flushed(p)))
             weights = rounded
