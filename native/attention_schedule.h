@@ -23,6 +23,10 @@ class AttentionSchedule {
   // Once per step, for all its layers.
   void begin(const Step& step);
 
+  // Makes the plan of a step's layers with that window and room for their results, unless it is
+  // made; what `run` does otherwise. Throws std::bad_alloc.
+  void make_plan(int64_t window) { (void)planned_for(window); }
+
   void run(const Kernels& kernels, const AttentionShape& shape, const Rows& q, const RowsOut& out,
            ThreadPool& pool);
 

@@ -15,6 +15,7 @@
 #include "cpu.h"
 #include "executor.h"
 #include "graph.h"
+#include "kv_pool.h"
 
 namespace nb = nanobind;
 
@@ -135,6 +136,17 @@ std::vector<std::tuple<std::string, int64_t, double, int64_t, int64_t>> take_pro
   return totals;
 }
 
+// Of a pool whose parts fill whole cache lines, so that it has no padding.
+int64_t kv_slot_bytes(int64_t num_layers, int64_t num_kv_heads, int64_t head_dim,
+                      const std::string& kv_dtype) {
+  constexpr int64_t kSlots = 64;
+  Geometry geometry{};
+  geometry.num_layers = num_layers;
+  geometry.num_kv_heads = num_kv_heads;
+  geometry.head_dim = head_dim;
+  return kv_pool_bytes(geometry, kSlots, kv_format_of(kv_dtype)) / kSlots;
+}
+
 void bind_run(nb::module_& m) {
   nb::class_<ExecutorOptions>(m, "Options", "Options of an Executor.")
       .def("__init__", [](ExecutorOptions* self, int64_t num_slots, int64_t max_rows,
@@ -143,6 +155,7 @@ void bind_run(nb::module_& m) {
         new (self)
             ExecutorOptions(make_options(num_slots, max_rows, weights, kv_dtype, num_threads, isa));
       });
+  nb::exception<StepMemoryError>(m, "StepMemoryError", PyExc_MemoryError);
   nb::class_<Executor>(m, "Executor", "Runs the steps of a graph; see native/executor.h.")
       .def("__init__",
            [](Executor* self, std::shared_ptr<Graph> graph, const ExecutorOptions& options) {
@@ -156,6 +169,8 @@ void bind_run(nb::module_& m) {
       .def("start_profile", &Executor::start_profile)
       .def("take_profile", &take_profile)
       .def_prop_ro("thread_pool", &Executor::thread_pool);
+  m.def("kv_slot_bytes", &kv_slot_bytes, nb::arg("num_layers"), nb::arg("num_kv_heads"),
+        nb::arg("head_dim"), nb::arg("kv_dtype"));
   m.def("memory_needed", [](const Graph& graph, const ExecutorOptions& options) {
     return as_tuple(memory_needed(graph, options));
   });

@@ -137,11 +137,30 @@ Logits Executor::run(const Step& step) {
   return out;
 }
 
+void Executor::reserve_for(const Step& step) {
+  num_rows_ = static_cast<int64_t>(step.logit_rows.size());
+  try {
+    make_logits();
+  } catch (const std::bad_alloc&) {
+    throw StepMemoryError(
+        "there is no memory for the logits; ask for the logits of fewer rows at once");
+  }
+  attention_.begin(step);
+  try {
+    for (const Stage& stage : plan_.stages()) {
+      if (const auto* op = std::get_if<AttentionOp>(stage.op)) attention_.make_plan(op->window);
+    }
+  } catch (const std::bad_alloc&) {
+    throw StepMemoryError(
+        "there is no memory for the partial results of attention; run fewer rows in one step");
+  }
+}
+
 void Executor::begin_step(const Step& step) {
   const Stopwatch watch;
+  reserve_for(step);
   step_ = &step;
   num_rows_ = step.num_rows();
-  attention_.begin(step);
   constexpr int64_t kRowsPerChunk = 8;
   const int64_t chunks = chunks_of(num_rows_, kRowsPerChunk);
   for (size_t rope = 0; rope < rope_tables_.size(); ++rope) {

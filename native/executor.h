@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -44,13 +45,24 @@ struct Logits {
   int64_t num_rows, vocab_size;
 };
 
+// There is no memory for what a step needs besides the executor's own buffers; what() says for
+// what, and what to ask less of.
+class StepMemoryError : public std::bad_alloc {
+ public:
+  explicit StepMemoryError(const char* message) : message_(message) {}
+  const char* what() const noexcept override { return message_; }
+
+ private:
+  const char* message_;  // a literal
+};
+
 class Executor {
  public:
   // Throws std::invalid_argument where graph or options do not fit, std::bad_alloc.
   Executor(std::shared_ptr<const Graph> graph, const ExecutorOptions& options);
 
-  // Throws std::invalid_argument for a bad step (nothing has happened then), std::runtime_error in
-  // a process forked from the one that made the executor.
+  // Throws std::invalid_argument for a bad step and StepMemoryError (nothing has happened then),
+  // std::runtime_error in a process forked from the one that made the executor.
   Logits run(const Step& step);
 
   MemoryUse memory_use() const;
@@ -77,6 +89,8 @@ class Executor {
   void make_pool();
   void make_buffers();
 
+  // Takes all memory that a step needs, so that it ends before it begins or not at all.
+  void reserve_for(const Step& step);
   void begin_step(const Step& step);
   void fill_rope(size_t rope, Range rows);
 

@@ -69,18 +69,19 @@ double read_bandwidth(ThreadPool& pool, int64_t num_bytes, int rounds) {
 
 std::vector<std::pair<std::string, double>> multiply_rates(ThreadPool& pool) {
   std::vector<std::pair<std::string, double>> rates;
-#if defined(__x86_64__)
   const ThreadPool::Awake awake(pool);
   const Isa isa = best_isa();
   const auto measure = [&](const char* name, Isa least, Multiply multiply) {
     if (isa >= least) rates.emplace_back(name, multiply_rate(pool, multiply));
   };
+  measure("f32 portable", Isa::Portable, multiply_f32_portable);
+#if defined(__x86_64__)
   measure("f32 avx2", Isa::Avx2, multiply_f32_avx2);
   measure("f32 avx512", Isa::Avx512, multiply_f32_avx512);
   measure("int16 avx512vnni", Isa::Avx512Vnni, multiply_int16_avx512vnni);
   measure("int8 avx512amx", Isa::Avx512Amx, multiply_int8_avx512amx);
-#else
-  (void)pool;
+#elif defined(__aarch64__)
+  measure("f32 neon", Isa::Neon, multiply_f32_neon);
 #endif
   return rates;
 }

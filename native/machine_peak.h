@@ -6,6 +6,8 @@
 namespace espalier {
 
 // Each returns how many multiply-adds it has done.
+int64_t multiply_f32_portable(int64_t rounds);
+int64_t multiply_f32_neon(int64_t rounds);
 int64_t multiply_f32_avx2(int64_t rounds);
 int64_t multiply_f32_avx512(int64_t rounds);
 int64_t multiply_int16_avx512vnni(int64_t rounds);

@@ -231,6 +231,10 @@ def test_the_default_pool_is_a_quarter_of_free_memory_within_bounds(folder: Path
     assert default_num_slots(model, f32, slot_bytes * 4 * 5000) == 2500
     int8 = EngineSettings(kv_dtype="int8")  # a byte per element and 4 for each head's scale
     assert default_num_slots(model, int8, slot_bytes * 4 * 5000) == 5000 * 32 // 20
+    reference = EngineSettings(executor="reference")  # float32, whatever it rounds
+    assert default_num_slots(model, reference, slot_bytes * 4 * 5000) == 2500
+    with pytest.raises(UserInputError, match="'torch' is unknown"):
+        default_num_slots(model, EngineSettings(executor="torch"), None)
 
 
 def test_the_reference_executor_runs_too(folder: Path) -> None:

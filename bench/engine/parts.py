@@ -63,6 +63,8 @@ def median_s(action: Callable[[], Any], rounds: int) -> float:
 class NullExecutor:
     """Computes nothing: the same zeros for every row."""
 
+    thread_pool: None = None
+
     def __init__(self, plan: Plan, num_slots: int) -> None:
         self.plan, self.num_slots = plan, num_slots
         self._logits: Float32Array = np.zeros((1, 1), np.float32)

@@ -22,9 +22,8 @@ from espalier.engine.request import EngineRequest, RequestOutput
 from espalier.engine.sampler import Sampler
 from espalier.errors import ChatTemplateError, PromptError, UserInputError
 from espalier.exec.executor import ExecutorOptions
-from espalier.exec.factory import make_executor
+from espalier.exec.factory import make_executor, slot_bytes
 from espalier.exec.memory import available_bytes
-from espalier.exec.native import NativeExecutor
 from espalier.loaders.model import LoadedModel, load_model
 from espalier.loaders.resolve import resolve_model
 from espalier.settings import MAX_THREADS, default_model
@@ -373,24 +372,18 @@ def _make_core(model: LoadedModel, settings: EngineSettings) -> EngineCore:
         max_rows=options.max_step_rows,
     )
     executor = make_executor(settings.executor, model.plan, model.weights, executor_options)
-    pool = executor.thread_pool if isinstance(executor, NativeExecutor) else None
-    sampler = Sampler(geometry.vocab_size, pool=pool)
+    sampler = Sampler(geometry.vocab_size, pool=executor.thread_pool)
     return EngineCore(executor, model.tokenizer, sampler, options)
 
 
 def default_num_slots(model: LoadedModel, settings: EngineSettings, free_bytes: int | None) -> int:
     """Slots of the KV pool where none are given; see EngineSettings.max_total_tokens."""
-    kv_dtype = settings.kv_dtype
-    if kv_dtype == "auto":
-        kv_dtype = "f32" if settings.weights == "f32" else "bf16"
-    geometry = model.plan.geometry
-    head_bytes = {"f32": 4 * geometry.head_dim, "int8": geometry.head_dim + 4}.get(
-        kv_dtype, 2 * geometry.head_dim
+    per_slot = slot_bytes(
+        settings.executor, model.plan.geometry, settings.weights, settings.kv_dtype
     )
-    slot_bytes = geometry.num_layers * 2 * geometry.num_kv_heads * head_bytes
     if free_bytes is None:
         return MAX_DEFAULT_TOKENS
-    fitting = int(free_bytes * _DEFAULT_MEMORY_SHARE) // slot_bytes
+    fitting = int(free_bytes * _DEFAULT_MEMORY_SHARE) // per_slot
     return min(MAX_DEFAULT_TOKENS, max(MIN_DEFAULT_TOKENS, fitting))
 
 

@@ -12,6 +12,7 @@ from espalier.errors import UserInputError
 
 DEFAULT_MODEL = "smollm2"
 MAX_THREADS = 1024
+_MAX_DIGITS = 40  # of a number; Python refuses to read some thousand, and nobody wants to
 
 
 def cache_dir() -> Path:
@@ -41,9 +42,11 @@ def num_threads() -> int | None:
     given = os.environ.get("ESPALIER_THREADS")
     if not given:
         return None
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given) <= MAX_THREADS):
+    shown = given if len(given) <= _MAX_DIGITS else given[:_MAX_DIGITS] + "..."
+    is_number = len(given) <= _MAX_DIGITS and given.isascii() and given.isdecimal()
+    if not (is_number and 1 <= int(given) <= MAX_THREADS):
         raise UserInputError(
-            f"ESPALIER_THREADS is {given!r}; a whole number from 1 to {MAX_THREADS} is allowed. "
+            f"ESPALIER_THREADS is {shown!r}; a whole number from 1 to {MAX_THREADS} is allowed. "
             "Unset it to use every core."
         )
     return int(given)

@@ -100,6 +100,8 @@ def toy_text_probability(history: Sequence[int], data: bytes) -> float:
 class ToyExecutor:
     """Reads the history back through the slots, as attention would."""
 
+    thread_pool: None = None
+
     def __init__(self, num_slots: int) -> None:
         self.plan = Plan("toy", Geometry(1, 1, 1, 1, 1, len(TOKENS), 1 << 16), (), (), (), ())
         self.num_slots = num_slots

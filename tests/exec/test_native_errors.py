@@ -20,6 +20,7 @@ from tests.exec.tiny_plans import (
     tokens_for,
 )
 
+from espalier import settings
 from espalier.errors import (
     BackendError,
     CapacityError,
@@ -181,13 +182,16 @@ def test_threads_default_to_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert threading_count() == before
 
 
-@pytest.mark.parametrize("given", ["0", "1025", "-1", "two", "1.5", " 2", "99999999999999999999"])
+@pytest.mark.parametrize("given", ["0", "1025", "-1", "two", "1.5", " 2", "9" * 20, "9" * 5000])
 def test_bad_number_of_threads_in_the_environment_is_refused(
     monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     monkeypatch.setenv("ESPALIER_THREADS", given)
-    with pytest.raises(UserInputError, match=r"ESPALIER_THREADS is .* from 1 to 1024 .* Unset it"):
+    with pytest.raises(
+        UserInputError, match=r"ESPALIER_THREADS is .* from 1 to 1024 .* Unset it"
+    ) as raised:
         subject(num_threads=None)
+    assert len(str(raised.value)) < 200
     subject(num_threads=1)  # an explicit choice wins
 
 
@@ -201,13 +205,26 @@ def test_without_a_choice_every_usable_processor_has_a_thread(
     executor.close()
 
 
+def test_there_are_no_more_threads_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ESPALIER_THREADS", raising=False)
+    monkeypatch.setattr(native_module, "usable_processors", lambda: 5000)
+    monkeypatch.setattr(settings, "MAX_THREADS", 3)
+    before = threading_count()
+    executor = subject(num_threads=None)
+    assert threading_count() == before + 2
+    executor.close()
+
+
 def threading_count() -> int:
     """Threads of this process, native ones too."""
     return len(os.listdir("/proc/self/task"))
 
 
 def test_pool_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CapacityError, match=r"needed .*kv_pool .*available.* Lower num_slots"):
+    with pytest.raises(
+        CapacityError,
+        match=r"needed .*kv_pool .*available.* Lower num_slots .* weights int4 or kv_dtype int8",
+    ):
         native(llama_like(), random_tensors(llama_like(), 0), num_slots=2**31 - 2)
     monkeypatch.setattr(
         native_module, "require_memory", lambda *_: (_ for _ in ()).throw(CapacityError("none"))

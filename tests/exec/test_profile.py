@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bench.engine.profile import measure_limits
 from tests.exec.tiny_plans import batch_of, gemma_like, llama_like, native, random_tensors
 
-from espalier._native import ThreadPool, multiply_rates, read_bandwidth
+from espalier._native import ThreadPool, available_isas, multiply_rates, read_bandwidth
 from espalier.errors import EngineClosedError, UserInputError
 from espalier.exec import plan as ops
 from espalier.exec.plan import Plan
@@ -111,4 +112,10 @@ def test_limits_of_the_machine_are_measured() -> None:
     with pytest.raises(ValueError, match="nothing to read"):
         read_bandwidth(pool, 100)
     rates = dict(multiply_rates(pool))
+    assert rates["f32 portable"] > 0, "on every machine"
     assert all(rate > 0 for rate in rates.values())
+    assert len(rates) > 1 or available_isas() == "portable"
+
+
+def test_every_product_has_a_limit() -> None:
+    assert measure_limits(1, 1 << 20).products_per_s > 0

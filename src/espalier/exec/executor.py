@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier import _native
 from espalier.exec.plan import Plan
 
 Int32Array = NDArray[np.int32]
@@ -118,6 +119,11 @@ class Executor(Protocol):
         on the tokens at positions 0 to its own alone, bit for bit: never on the other rows, on
         how the positions were split into steps, or on which slots hold them.
         """
+        ...
+
+    @property
+    def thread_pool(self) -> _native.ThreadPool | None:
+        """The threads it computes on, for whoever computes between two steps; None without any."""
         ...
 
     def memory_bytes(self) -> dict[str, int]:

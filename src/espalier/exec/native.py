@@ -27,6 +27,7 @@ from espalier.exec.executor import (
     StepBatch,
     WeightSource,
 )
+from espalier.exec.kv_format import resolve_kv_dtype
 from espalier.exec.memory import require_memory
 from espalier.exec.native_graph import build_graph
 from espalier.exec.plan import Plan
@@ -34,8 +35,9 @@ from espalier.exec.processors import usable_processors
 
 _MEMORY_ADVICE = (
     "Lower num_slots (the KV pool; max_total_tokens of an Engine) or max_rows (scratch; "
-    "chunked_prefill_size), use weights int8 and kv_dtype bf16, or free memory."
+    "chunked_prefill_size), use weights int4 or kv_dtype int8, or free memory."
 )
+_WEIGHTS = ("auto", "int8", "int4", "bf16", "f32")
 _MAX_SIZE = 2**31 - 2  # slots and rows are int32
 _LARGE_LOGITS_BYTES = 256 << 20  # from here on it is asked first whether there is memory
 
@@ -93,8 +95,9 @@ class NativeExecutor:
         """Runs one step and returns logits, `[len(batch.logit_rows), vocab_size]`.
 
         The array may be overwritten by the next run. Raises UserInputError for a batch that breaks
-        StepBatch's rules, CapacityError where there is no memory for the logits; nothing has been
-        computed or written then.
+        StepBatch's rules, CapacityError where there is no memory for the logits or for partial
+        results of attention. Both are taken first, so that nothing has been computed or written
+        then. (Later a step takes some KB at most; a message about these says what is left behind.)
         """
         arrays = (
             _int32("token_ids", batch.token_ids),
@@ -113,10 +116,15 @@ class NativeExecutor:
                 return executor.run(*arrays)
             except ValueError as error:
                 raise UserInputError(f"{error}.") from error
+            except _native.StepMemoryError as error:
+                raise CapacityError(
+                    f"a step of {batch.num_rows} rows, {len(batch.logit_rows)} of them with "
+                    f"logits, was not begun: {error}."
+                ) from error
             except MemoryError as error:
                 raise CapacityError(
-                    f"no memory for the logits of {len(batch.logit_rows)} rows; ask for fewer at "
-                    "once."
+                    f"memory ran out within a step of {batch.num_rows} rows. The slots that it "
+                    "writes may hold anything; run it again when there is more memory."
                 ) from error
             except RuntimeError as error:
                 raise BackendError(f"{error}.") from error
@@ -178,17 +186,15 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
 
 
 def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
-    weights = _choice("weights", options.weights, ("int8", "int4", "bf16", "f32"), default="auto")
-    kv_default = "f32" if weights == "f32" else "bf16"
-    kv_dtype = _choice("kv_dtype", options.kv_dtype, ("bf16", "int8", "f32"), default=kv_default)
+    weights = _weights(options.weights)
     num_threads = options.num_threads
     if num_threads is None:
-        num_threads = settings.num_threads() or usable_processors()
+        num_threads = settings.num_threads() or min(usable_processors(), settings.MAX_THREADS)
     return _native.Options(
         _whole("num_slots", options.num_slots, _MAX_SIZE),
         _whole("max_rows", options.max_rows, _MAX_SIZE),
         weights,
-        kv_dtype,
+        resolve_kv_dtype(options.kv_dtype, weights),
         _whole("num_threads", num_threads, settings.MAX_THREADS),
         isa,
     )
@@ -207,12 +213,10 @@ def _isa(given: str) -> str:
     return name
 
 
-def _choice(name: str, given: str, allowed: tuple[str, ...], default: str) -> str:
-    if given == "auto":
-        return default
-    if given not in allowed:
+def _weights(given: str) -> str:
+    if given not in _WEIGHTS:
         raise UnsupportedError(
-            f"{name} is {given!r}; the native executor offers auto, {', '.join(allowed)}."
+            f"weights is {given!r}; the native executor offers {', '.join(_WEIGHTS)}."
         )
     return given
 

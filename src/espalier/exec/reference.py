@@ -22,6 +22,7 @@ from espalier.exec.executor import (
     StepBatch,
     WeightSource,
 )
+from espalier.exec.kv_format import resolve_kv_dtype
 from espalier.exec.plan import Plan, WeightSlot
 
 
@@ -52,11 +53,7 @@ class ReferenceExecutor:
                 f"the reference executor was asked for weights {options.weights!r}; it computes "
                 'in float32 only. Use "f32" or "auto".'
             )
-        kv_dtype = "f32" if options.kv_dtype == "auto" else options.kv_dtype
-        if kv_dtype not in _KV_ROUNDING:
-            raise UnsupportedError(
-                f"kv_dtype is {options.kv_dtype!r}; auto, {', '.join(_KV_ROUNDING)} are allowed."
-            )
+        kv_dtype = resolve_kv_dtype(options.kv_dtype, "f32")
         geometry = plan.geometry
         pool_shape = (
             geometry.num_layers,
@@ -85,6 +82,11 @@ class ReferenceExecutor:
             step.apply(op)
         assert step.logits is not None, "the plan has no LmHead"
         return step.logits
+
+    @property
+    def thread_pool(self) -> None:
+        """It computes on its caller's thread alone."""
+        return None
 
     def memory_bytes(self) -> dict[str, int]:
         """Bytes held: keys "weights", "kv_pool", "scratch"."""
