@@ -28,6 +28,7 @@ struct ExecutorOptions {
   WeightChoice weights;
   KvFormat kv_format;
   int num_threads;
+  int num_processors;  // that the process may keep busy
   Isa isa;
 };
 
@@ -171,7 +172,7 @@ class Executor {
   std::vector<Memory> buffers_, rope_tables_;
   Memory quantized_, row_scales_;
   int64_t widest_input_ = 0;  // padded to a whole step
-  Memory tile_buffers_;  // for each thread
+  Memory tile_buffers_;       // for each thread
   int64_t tile_buffer_bytes_ = 0;
   std::shared_ptr<Memory> logits_;
 

@@ -373,8 +373,10 @@ def _make_core(model: LoadedModel, settings: EngineSettings) -> EngineCore:
         max_rows=options.max_step_rows,
     )
     executor = make_executor(settings.executor, model.plan, model.weights, executor_options)
-    pool = executor.thread_pool if isinstance(executor, NativeExecutor) else None
-    sampler = Sampler(geometry.vocab_size, pool=pool)
+    if isinstance(executor, NativeExecutor):
+        sampler = Sampler(geometry.vocab_size, executor.isa, executor.thread_pool)
+    else:
+        sampler = Sampler(geometry.vocab_size)
     return EngineCore(executor, model.tokenizer, sampler, options)
 
 
