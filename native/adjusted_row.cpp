@@ -84,10 +84,6 @@ float AdjustedRow::unmasked(int32_t id) const {
   return is_changed ? values_.as<float>()[id] : logits_[id];
 }
 
-float AdjustedRow::at(int32_t id) const {
-  return (masked(block_of(id)) & bit_of(id)) != 0 ? -kInfinity : unmasked(id);
-}
-
 uint64_t AdjustedRow::whole(size_t index) const {
   const size_t count = vocab_size_ - index * kSamplerBlock;
   return count >= kSamplerBlock ? ~uint64_t{0} : (uint64_t{1} << count) - 1;

@@ -27,9 +27,6 @@ class AdjustedRow {
   // Changes it, in this order: penalties, bias, bans, mask. All ids are of the vocabulary.
   void adjust(const SampleRow& row);
 
-  // The value of one token.
-  float at(int32_t id) const;
-
   // The values of a block: in the logits themselves where nothing has changed them, else put
   // together in `buffer`. A short block is filled up with -infinity.
   const float* block(size_t index, float (&buffer)[kSamplerBlock]) const;

@@ -114,9 +114,10 @@ KvFormat kv_format_of(const std::string& name) {
 }
 
 ExecutorOptions make_options(int64_t num_slots, int64_t max_rows, const std::string& weights,
-                             const std::string& kv_dtype, int num_threads, const std::string& isa) {
-  return {num_slots,   max_rows,          weight_choice(weights), kv_format_of(kv_dtype),
-          num_threads, isa_from_name(isa)};
+                             const std::string& kv_dtype, int num_threads, int num_processors,
+                             const std::string& isa) {
+  return {num_slots,   max_rows,       weight_choice(weights), kv_format_of(kv_dtype),
+          num_threads, num_processors, isa_from_name(isa)};
 }
 
 std::tuple<int64_t, int64_t, int64_t> as_tuple(const MemoryUse& use) {
@@ -151,9 +152,9 @@ void bind_run(nb::module_& m) {
   nb::class_<ExecutorOptions>(m, "Options", "Options of an Executor.")
       .def("__init__", [](ExecutorOptions* self, int64_t num_slots, int64_t max_rows,
                           const std::string& weights, const std::string& kv_dtype, int num_threads,
-                          const std::string& isa) {
-        new (self)
-            ExecutorOptions(make_options(num_slots, max_rows, weights, kv_dtype, num_threads, isa));
+                          int num_processors, const std::string& isa) {
+        new (self) ExecutorOptions(
+            make_options(num_slots, max_rows, weights, kv_dtype, num_threads, num_processors, isa));
       });
   nb::exception<StepMemoryError>(m, "StepMemoryError", PyExc_MemoryError);
   nb::class_<Executor>(m, "Executor", "Runs the steps of a graph; see native/executor.h.")

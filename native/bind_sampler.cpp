@@ -12,6 +12,7 @@
 
 #include "bind_sample_rows.h"
 #include "bindings.h"
+#include "cpu.h"
 #include "sampler.h"
 #include "thread_pool.h"
 
@@ -44,25 +45,22 @@ nb::list answers_of(const std::vector<SampleResult>& results) {
   return list;
 }
 
-const SamplerKernels& kernels_of(const std::string& isa) {
-  if (isa == "auto") return sampler_kernels();
-  if (isa == "portable") return sampler_kernels_portable();
-#if defined(__x86_64__)
-  if (isa == "avx2" && __builtin_cpu_supports("avx2")) return sampler_kernels_avx2();
-  if (isa == "avx512" && __builtin_cpu_supports("avx512dq")) return sampler_kernels_avx512();
-#endif
-  throw std::invalid_argument("no sampler for the instruction set " + isa + " on this machine");
-}
-
 // Rows are shared by the threads of `pool`, each with scratch memory of its own.
 class PySampler {
  public:
   PySampler(size_t vocab_size, const std::string& isa, std::shared_ptr<ThreadPool> pool)
-      : vocab_size_(checked(vocab_size)), pool_(std::move(pool)), reader_(vocab_size) {
+      : vocab_size_(checked(vocab_size)),
+        isa_(isa_from_name(isa)),
+        pool_(std::move(pool)),
+        reader_(vocab_size) {
     const int num_threads = pool_ == nullptr ? 1 : pool_->num_threads();
     samplers_.reserve(static_cast<size_t>(num_threads));
-    for (int i = 0; i < num_threads; ++i) samplers_.emplace_back(vocab_size, kernels_of(isa));
+    for (int i = 0; i < num_threads; ++i) {
+      samplers_.emplace_back(vocab_size, sampler_kernels_for(isa_));
+    }
   }
+
+  std::string isa() const { return isa_name(isa_); }
 
   nb::list sample(Logits logits, nb::sequence objects) {
     RowInputs inputs;
@@ -122,7 +120,8 @@ class PySampler {
 
   template <typename Function>
   void run_rows(int64_t num_rows, const Function& run_row) {
-    if (pool_ == nullptr || static_cast<size_t>(num_rows) * vocab_size_ < kLeastShared) {
+    const bool is_little = static_cast<size_t>(num_rows) * vocab_size_ < kLeastShared;
+    if (pool_ == nullptr || num_rows <= 1 || is_little) {
       for (int64_t row = 0; row < num_rows; ++row) run_row(row, 0);
       return;
     }
@@ -134,8 +133,9 @@ class PySampler {
   }
 
   const size_t vocab_size_;
+  const Isa isa_;
   const std::shared_ptr<ThreadPool> pool_;
-  RowReader reader_;
+  const RowReader reader_;
   std::vector<TokenSampler> samplers_;  // by thread
   std::mutex mutex_;
 };
@@ -146,6 +146,7 @@ void bind_sampler(nb::module_& m) {
   nb::class_<PySampler>(m, "TokenSampler")
       .def(nb::init<size_t, const std::string&, std::shared_ptr<ThreadPool>>(),
            nb::arg("vocab_size"), nb::arg("isa") = "auto", nb::arg("pool") = nb::none())
+      .def_prop_ro("isa", &PySampler::isa)
       .def("sample", &PySampler::sample, nb::arg("logits"), nb::arg("rows"))
       .def("token_logprobs", &PySampler::token_logprobs, nb::arg("logits"), nb::arg("token_ids"),
            nb::arg("top_logprobs_num"), nb::arg("token_ids_logprob"));

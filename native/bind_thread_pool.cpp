@@ -59,17 +59,22 @@ double loop_seconds(ThreadPool& pool, int64_t num_loops, int64_t num_chunks, int
   return passed.count() / static_cast<double>(num_loops);
 }
 
-// Keeps every thread of the pool computing until somebody writes to `flag`. Returns how many
-// threads were at it.
+// Keeps every thread that the pool has computing. Writes 1 to `flag`, which is 0, once all are at
+// it, and ends when somebody writes 2. Returns how many threads it were.
 int compute_until(ThreadPool& pool, const Flag& flag) {
   check_at_home(pool);
-  const auto is_set = [&] { return __atomic_load_n(flag.data(), __ATOMIC_ACQUIRE) != 0; };
+  const auto goes_on = [&] { return __atomic_load_n(flag.data(), __ATOMIC_ACQUIRE) < 2; };
   std::atomic<int> num_begun{0};
   const nb::gil_scoped_release release;
   const ThreadPool::Awake awake(pool);
-  pool.run(pool.num_threads(), [&](int64_t, int) {
-    ++num_begun;
-    while (num_begun.load() < pool.num_threads() || !is_set()) {
+  const int num_threads = pool.num_running();
+  pool.run(num_threads, [&](int64_t, int) {
+    uint8_t none = 0;
+    if (++num_begun == num_threads) {
+      __atomic_compare_exchange_n(flag.data(), &none, uint8_t{1}, false, __ATOMIC_ACQ_REL,
+                                  __ATOMIC_ACQUIRE);
+    }
+    while (num_begun.load() < num_threads || goes_on()) {
     }
   });
   return num_begun.load();
@@ -79,17 +84,29 @@ int compute_until(ThreadPool& pool, const Flag& flag) {
 
 void bind_thread_pool(nanobind::module_& m) {
   nb::class_<ThreadPool>(m, "ThreadPool", "Threads for native loops; see native/thread_pool.h.")
-      .def(nb::init<int>(), nb::arg("num_threads"))
+      .def(nb::init<int, int>(), nb::arg("num_threads"), nb::arg("num_processors"))
       .def_prop_ro("num_threads", &ThreadPool::num_threads)
+      .def_prop_ro("is_crowded", &ThreadPool::is_crowded)
       .def("end_helpers", &ThreadPool::end_helpers, nb::call_guard<nb::gil_scoped_release>())
       .def("count_runs", &count_runs, nb::arg("num_chunks"), nb::arg("failing") = nb::none())
       .def("loop_seconds", &loop_seconds, nb::arg("num_loops"), nb::arg("num_chunks"),
            nb::arg("work") = 0)
       .def("compute_until", &compute_until, nb::arg("flag"));
-  m.def("read_bandwidth", &read_bandwidth, nb::arg("pool"), nb::arg("num_bytes"),
-        nb::arg("rounds") = 5, nb::call_guard<nb::gil_scoped_release>());
-  m.def("multiply_rates", &multiply_rates, nb::arg("pool"),
-        nb::call_guard<nb::gil_scoped_release>());
+  m.def(
+      "read_bandwidth",
+      [](ThreadPool& pool, int64_t num_bytes, int rounds) {
+        check_at_home(pool);
+        return read_bandwidth(pool, num_bytes, rounds);
+      },
+      nb::arg("pool"), nb::arg("num_bytes"), nb::arg("rounds") = 5,
+      nb::call_guard<nb::gil_scoped_release>());
+  m.def(
+      "multiply_rates",
+      [](ThreadPool& pool) {
+        check_at_home(pool);
+        return multiply_rates(pool);
+      },
+      nb::arg("pool"), nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace espalier

@@ -21,11 +21,7 @@ const ExecutorOptions& checked(const ExecutorOptions& options) {
     throw std::invalid_argument("max_rows is " + std::to_string(options.max_rows) +
                                 "; 1 to 2^31 - 2 are allowed");
   }
-  if (options.num_threads < 1 || options.num_threads > ThreadPool::kMostThreads) {
-    throw std::invalid_argument("num_threads is " + std::to_string(options.num_threads) +
-                                "; 1 to " + std::to_string(ThreadPool::kMostThreads) +
-                                " are allowed");
-  }
+  ThreadPool::check_num_threads(options.num_threads);
   return options;
 }
 
@@ -59,7 +55,7 @@ Executor::Executor(std::shared_ptr<const Graph> graph, const ExecutorOptions& op
       attention_(graph_->geometry().head_dim, graph_->geometry().num_kv_heads,
                  graph_->geometry().num_heads / graph_->geometry().num_kv_heads,
                  options.num_threads),
-      shared_pool_(std::make_shared<ThreadPool>(options.num_threads)),
+      shared_pool_(std::make_shared<ThreadPool>(options.num_threads, options.num_processors)),
       pool_(*shared_pool_) {
   graph_->check_complete();
   pack_weights();

@@ -29,6 +29,7 @@ struct ExecutorOptions {
   WeightChoice weights;
   KvFormat kv_format;
   int num_threads;
+  int num_processors;  // that the process may keep busy
   Isa isa;
 };
 

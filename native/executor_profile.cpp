@@ -107,7 +107,7 @@ OpCost Executor::cost_of(const AttentionOp& op) const {
     }
   }
   const int64_t slot_bytes =
-      2 * static_cast<int64_t>(kv_pool_.size()) / (2 * g.num_layers * options_.num_slots);
+      static_cast<int64_t>(kv_pool_.size()) / (g.num_layers * options_.num_slots);
   return {num_slots * slot_bytes, num_pairs * g.num_heads * g.head_dim * 2};
 }
 

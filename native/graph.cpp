@@ -256,15 +256,6 @@ bool Graph::is_multiplied(int weight) const {
   return false;
 }
 
-bool Graph::is_looked_up(int weight) const {
-  for (const Op& op : ops_) {
-    if (const EmbedOp* embed = std::get_if<EmbedOp>(&op); embed && embed->table == weight) {
-      return true;
-    }
-  }
-  return false;
-}
-
 bool Graph::is_head(int weight) const {
   for (const Op& op : ops_) {
     if (const LmHeadOp* head = std::get_if<LmHeadOp>(&op); head && head->weight == weight) {

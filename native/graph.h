@@ -140,7 +140,6 @@ class Graph {
 
   // How weights are used: packed for products, kept as rows to look up, or unpacked as vectors.
   bool is_multiplied(int weight) const;
-  bool is_looked_up(int weight) const;
   bool is_head(int weight) const;
   int64_t widest_input() const;
 

@@ -8,6 +8,8 @@
 
 namespace espalier {
 
+enum class Isa : int;  // cpu.h
+
 // Tokens per block: the unit in which whole stretches of the vocabulary are skipped.
 inline constexpr size_t kSamplerBlock = 64;
 
@@ -31,8 +33,8 @@ struct SamplerKernels {
   double (*exp_sum)(const float* x, size_t n, float largest);
 };
 
-// The fastest set that this machine runs.
-const SamplerKernels& sampler_kernels();
+// The set for an available instruction set: of the fastest one that it includes.
+const SamplerKernels& sampler_kernels_for(Isa isa);
 
 const SamplerKernels& sampler_kernels_portable();
 const SamplerKernels& sampler_kernels_avx2();

@@ -24,7 +24,7 @@ struct SampleRow {
   std::span<const int32_t> prompt_ids;  // filled only where a penalty reads them
   std::span<const int32_t> output_ids;
   std::span<const int32_t> banned_ids;
-  std::vector<std::pair<int32_t, float>> bias;
+  std::span<const std::pair<int32_t, float>> bias;
   const uint32_t* mask = nullptr;  // bit set: allowed
   bool wants_logprobs = false;
   int64_t num_top = 0;

@@ -1,6 +1,5 @@
 #include "thread_pool.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,17 +41,6 @@ class Spin {
   std::chrono::steady_clock::time_point start_;
 };
 
-// Processors that the calling thread may run on; 1 where the system does not tell.
-int num_processors() {
-#if defined(__linux__)
-  cpu_set_t set;  // on more than 1,024 processors the call fails
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-#else
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-#endif
-}
-
 constexpr uint64_t packed(uint64_t begin, uint64_t end) { return begin << 32 | end; }
 constexpr uint32_t begin_of(uint64_t chunks) { return static_cast<uint32_t>(chunks >> 32); }
 constexpr uint32_t end_of(uint64_t chunks) { return static_cast<uint32_t>(chunks); }
@@ -73,15 +61,21 @@ int64_t take(std::atomic<uint64_t>& chunks, bool is_first) {
 }
 
 int checked(int num_threads) {
-  if (num_threads >= 1 && num_threads <= ThreadPool::kMostThreads) return num_threads;
-  throw std::invalid_argument("num_threads is " + std::to_string(num_threads) + "; 1 to " +
-                              std::to_string(ThreadPool::kMostThreads) + " are allowed");
+  ThreadPool::check_num_threads(num_threads);
+  return num_threads;
 }
 
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads)
+void ThreadPool::check_num_threads(int num_threads) {
+  if (num_threads >= 1 && num_threads <= kMostThreads) return;
+  throw std::invalid_argument("num_threads is " + std::to_string(num_threads) + "; 1 to " +
+                              std::to_string(kMostThreads) + " are allowed");
+}
+
+ThreadPool::ThreadPool(int num_threads, int num_processors)
     : num_threads_(checked(num_threads)),
+      is_crowded_(num_processors < num_threads),
       owner_(getpid()),
       shares_(std::make_unique<Share[]>(static_cast<size_t>(num_threads))),
       helpers_(std::make_unique<std::vector<std::thread>>()) {
@@ -95,18 +89,17 @@ ThreadPool::ThreadPool(int num_threads)
   }
 }
 
-ThreadPool::~ThreadPool() {
-  if (is_foreign()) {
-    // The threads do not exist in a forked child: to join them would wait for ever.
-    (void)helpers_.release();
-    return;
-  }
-  end_helpers();
-}
+ThreadPool::~ThreadPool() { end_helpers(); }
 
 bool ThreadPool::is_foreign() const { return getpid() != owner_; }
 
 void ThreadPool::end_helpers() {
+  if (is_foreign()) {
+    // The threads do not exist in a forked child: to join them would wait for ever, and so would
+    // the lock, where a thread that is not here holds it.
+    (void)helpers_.release();
+    return;
+  }
   const std::lock_guard<std::mutex> lock(owner_mutex_);
   is_ending_.store(true);
   for (int thread = 1; thread < num_threads_; ++thread) wake(shares_[thread]);
@@ -116,10 +109,8 @@ void ThreadPool::end_helpers() {
 
 // Where threads share a processor, who waits awake keeps the processor from whom it waits for.
 ThreadPool::Awake::Awake(ThreadPool& pool) : pool_(pool), lock_(pool.owner_mutex_) {
-  if (pool_.helpers_->empty()) return;
-  const bool is_crowded = num_processors() < pool_.num_threads_;
-  pool_.spin_ns_.store(is_crowded ? 0 : kSpinNs);
-  if (is_crowded) return;
+  if (pool_.num_running() == 1 || pool_.is_crowded_) return;
+  pool_.spin_ns_.store(kSpinNs);
   for (int thread = 1; thread < pool_.num_threads_; ++thread) wake(pool_.shares_[thread]);
 }
 
@@ -138,7 +129,7 @@ void ThreadPool::open(Share& share, const Loop& loop, int64_t begin, int64_t end
 }
 
 void ThreadPool::run_loop(int64_t num_chunks, const Loop& loop) {
-  if (helpers_->empty() || num_chunks <= 1) {
+  if (num_running() == 1 || num_chunks <= 1) {
     for (int64_t chunk = 0; chunk < num_chunks; ++chunk) loop.call(loop.context, chunk, 0);
     return;
   }

@@ -22,19 +22,30 @@ class ThreadPool {
  public:
   static constexpr int kMostThreads = 1024;
 
-  // Throws std::invalid_argument for a number outside 1 to kMostThreads, std::system_error where
-  // the system starts no more threads.
-  explicit ThreadPool(int num_threads);
+  // `num_processors` is how many processors' worth of time the threads may use together; where that
+  // is less than a thread's each, none of them waits awake. Throws std::invalid_argument where
+  // check_num_threads does, std::system_error where the system starts no more threads.
+  ThreadPool(int num_threads, int num_processors);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // Throws std::invalid_argument for a number outside 1 to kMostThreads.
+  static void check_num_threads(int num_threads);
+
   int num_threads() const { return num_threads_; }
+
+  // Whether threads share processors, so that none waits awake.
+  bool is_crowded() const { return is_crowded_; }
+
+  // Threads that there are now: 1 where the helpers have ended. For the holder of an Awake.
+  int num_running() const { return 1 + (helpers_ ? static_cast<int>(helpers_->size()) : 0); }
 
   // True in a process that was forked from the one that made the pool: its threads are not here.
   bool is_foreign() const;
 
-  // Ends the helpers, after the loops that run. Later loops have the calling thread alone.
+  // Ends the helpers, after the loops that run. Later loops have the calling thread alone. In a
+  // forked process, which has no helpers, it returns at once.
   void end_helpers();
 
   // While a scope of this kind lives, the pool is its thread's alone, and helpers that have nothing
@@ -87,6 +98,7 @@ class ThreadPool {
   static void wake(Share& share);
 
   const int num_threads_;
+  const bool is_crowded_;
   const pid_t owner_;
   std::mutex owner_mutex_;
   std::unique_ptr<Share[]> shares_;                // [num_threads]
@@ -96,7 +108,7 @@ class ThreadPool {
   std::atomic<bool> is_ending_{false};
   std::mutex error_mutex_;
   std::exception_ptr error_;
-  std::unique_ptr<std::vector<std::thread>> helpers_;
+  std::unique_ptr<std::vector<std::thread>> helpers_;  // null in a forked process that ended them
 };
 
 }  // namespace espalier

@@ -372,3 +372,14 @@ def test_numpy_values_are_as_good_as_pythons(engine: Engine) -> None:
     logprobs = {"return_logprob": True, "top_logprobs_num": np.int64(2)}
     answer = engine.generate(input_ids=ids, sampling_params=params, **logprobs)
     assert len(answer["meta_info"]["output_top_logprobs"][0]) == 2
+
+
+@pytest.mark.parametrize("executor", ["native", "reference"])
+def test_a_forced_instruction_set_holds_for_the_sampler_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, executor: str
+) -> None:
+    monkeypatch.setenv("ESPALIER_ISA", "portable")
+    with Engine(folder, executor=executor, num_threads=1, max_total_tokens=256) as engine:
+        core = engine._engine._core
+        assert getattr(core.executor, "isa", "portable") == "portable"
+        assert core._sampler.isa == "portable"  # type: ignore[attr-defined]

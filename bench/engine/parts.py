@@ -63,6 +63,7 @@ def median_s(action: Callable[[], Any], rounds: int) -> float:
 class NullExecutor:
     """Computes nothing: the same zeros for every row."""
 
+    isa = "auto"
     thread_pool: None = None
 
     def __init__(self, plan: Plan, num_slots: int) -> None:
@@ -220,7 +221,7 @@ def shared_sampler_times(vocab_size: int) -> dict[str, float]:
     logits = np.random.default_rng(0).normal(0, 4, (64, vocab_size)).astype(np.float32)
     found = {}
     for num_threads in sorted({1, usable_processors()}):
-        sampler = Sampler(vocab_size, pool=ThreadPool(num_threads))
+        sampler = Sampler(vocab_size, pool=ThreadPool(num_threads, usable_processors()))
         for name, sampling in (("greedy", GREEDY), ("temperature, top_p", NUCLEUS)):
             rows = [SampleRow(sampling, row, 10) for row in range(64)]
             times = []

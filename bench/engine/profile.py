@@ -26,6 +26,7 @@ from bench.report import commit_id, cpu_name, print_report
 from espalier._native import ThreadPool, multiply_rates, read_bandwidth
 from espalier.exec.executor import ExecutorOptions, StepBatch
 from espalier.exec.native import NativeExecutor, OpTime
+from espalier.exec.processors import usable_processors
 from espalier.loaders.model import LoadedModel, load_model
 from espalier.loaders.resolve import resolve_model
 
@@ -58,15 +59,18 @@ class Limits:
 
 def measure_limits(threads: int, weight_bytes: int) -> Limits:
     """Both limits, on one thread and on all."""
-    pool = ThreadPool(threads)
+    processors = usable_processors()
+    pools = {count: ThreadPool(count, processors) for count in sorted({1, threads})}
     return Limits(
         threads=threads,
         weight_mb=round(weight_bytes / 1e6, 1),
         read_gb_per_s={
-            f"{count} threads": round(read_bandwidth(ThreadPool(count), weight_bytes) / 1e9, 1)
-            for count in sorted({1, threads})
+            f"{count} threads": round(read_bandwidth(pool, weight_bytes) / 1e9, 1)
+            for count, pool in pools.items()
         },
-        multiply_g_per_s={name: round(rate / 1e9, 1) for name, rate in multiply_rates(pool)},
+        multiply_g_per_s={
+            name: round(rate / 1e9, 1) for name, rate in multiply_rates(pools[threads])
+        },
     )
 
 

@@ -372,7 +372,7 @@ def _make_core(model: LoadedModel, settings: EngineSettings) -> EngineCore:
         max_rows=options.max_step_rows,
     )
     executor = make_executor(settings.executor, model.plan, model.weights, executor_options)
-    sampler = Sampler(geometry.vocab_size, pool=executor.thread_pool)
+    sampler = Sampler(geometry.vocab_size, executor.isa, executor.thread_pool)
     return EngineCore(executor, model.tokenizer, sampler, options)
 
 

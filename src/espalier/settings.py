@@ -53,5 +53,5 @@ def num_threads() -> int | None:
 
 
 def forced_isa() -> str | None:
-    """Instruction set forced by `ESPALIER_ISA` (checked by the native executor), or None."""
+    """Instruction set forced by `ESPALIER_ISA` (checked where native code is chosen), or None."""
     return os.environ.get("ESPALIER_ISA") or None

@@ -100,6 +100,7 @@ def toy_text_probability(history: Sequence[int], data: bytes) -> float:
 class ToyExecutor:
     """Reads the history back through the slots, as attention would."""
 
+    isa = "auto"
     thread_pool: None = None
 
     def __init__(self, num_slots: int) -> None:

@@ -52,6 +52,7 @@ def logits_of(history: int) -> NDArray[np.float32]:
 class HashExecutor:
     """An executor of that model. `fail_at` names steps (from 0) at which it raises."""
 
+    isa = "auto"
     thread_pool: None = None
 
     def __init__(self, num_slots: int, max_rows: int = 1 << 30) -> None:

@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -368,12 +367,22 @@ def test_a_shutdown_that_is_interrupted_waits_for_the_thread_all_the_same(
     engine = AsyncEngine(core)
     engine.submit(request("r", [1, 2, 3]), lambda _: None)
     assert gate.entered.wait(10)
+    waits = threading.Semaphore(0)  # one for each time that the shutdown begins to wait
+    wait = engine._thread._ended.wait
+
+    def announced_wait(timeout: float | None = None) -> bool:
+        waits.release()
+        return wait(timeout)
+
+    engine._thread._ended.wait = announced_wait  # type: ignore[method-assign]
 
     def interrupt_twice_and_open() -> None:
         for _ in range(2):
-            time.sleep(0.05)
+            if not waits.acquire(timeout=10):
+                break
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        time.sleep(0.05)
+        else:
+            waits.acquire(timeout=10)
         gate.opened.set()
 
     opener = threading.Thread(target=interrupt_twice_and_open)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from typing import Any
 
@@ -11,39 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.engine.sample_rows import assert_same_results, row, same, token
+from tests.exec.native_threads import Busy
 
-from espalier._native import ThreadPool
+from espalier._native import ThreadPool, TokenSampler, available_isas, best_isa
 from espalier.engine.sampler import SampledToken, Sampler, SampleResult, SampleRow
 from espalier.engine.sampler_reference import ReferenceSampler
 from espalier.engine.sampler_rows import MAX_VOCAB_SIZE, check_token_ids
 from espalier.errors import BackendError, SamplingError, UnsupportedError
+from espalier.exec.processors import usable_processors
 from espalier.types import SamplingParams
 
 Logits = NDArray[np.float32]
 
-ISAS = ["portable", "avx2", "avx512"]
-
-
-def token(result: SampleResult) -> SampledToken:
-    assert isinstance(result, SampledToken), result
-    return result
-
-
-def row(seed: int = 0, position: int = 0, **values: Any) -> SampleRow:
-    extra = {
-        name: values.pop(name)
-        for name in list(values)
-        if name not in SamplingParams.__dataclass_fields__
-    }
-    return SampleRow(SamplingParams(**values), seed, position, **extra)
-
-
-def sampler_for(vocab_size: int, isa: str) -> Sampler:
-    """One for that instruction set, or the default on a machine without it."""
-    try:
-        return Sampler(vocab_size, isa)
-    except ValueError:
-        return Sampler(vocab_size)
+ISAS = available_isas().split(", ")
 
 
 def bits(allowed: Any, vocab_size: int) -> NDArray[np.uint32]:
@@ -51,25 +33,6 @@ def bits(allowed: Any, vocab_size: int) -> NDArray[np.uint32]:
     for token_id in allowed:
         mask[token_id // 32] |= np.uint32(1 << (token_id % 32))
     return mask
-
-
-def same(got: SampleResult, want: SampleResult) -> None:
-    """Token for token. Logprobs come near only: the native exponential is a float32 polynomial,
-    off by a few units of 6e-8, the twin's is float64."""
-    if not isinstance(want, SampledToken):
-        assert type(got) is type(want)
-        assert str(got) == str(want)
-        return
-    got = token(got)
-    assert got.token_id == want.token_id
-    assert [index for index, _ in got.top] == [index for index, _ in want.top]
-    assert [index for index, _ in got.chosen] == [index for index, _ in want.chosen]
-    pairs = [(got.logprob, want.logprob)]
-    pairs += [
-        (a[1], b[1]) for a, b in zip(got.top + got.chosen, want.top + want.chosen, strict=True)
-    ]
-    for mine, theirs in pairs:
-        assert mine == pytest.approx(theirs, abs=1e-6, rel=1e-12, nan_ok=True)
 
 
 # Values that meet at boundaries: ties, neighbours, exclusions, extremes.
@@ -137,7 +100,7 @@ def test_sample_equals_twin_on_any_row(data: st.DataObject) -> None:
     logits = data.draw(logits_of())
     given_row = data.draw(rows_of(len(logits)))
     isa = data.draw(st.sampled_from(ISAS))
-    native = sampler_for(len(logits), isa)
+    native = Sampler(len(logits), isa)
     before = logits.copy()
     [got] = native.sample(logits[None], [given_row])
     assert logits.tobytes() == before.tobytes()
@@ -184,7 +147,7 @@ def masks_of(vocab_size: int) -> dict[str, NDArray[np.uint32]]:
 def test_changed_rows_equal_twin_on_a_whole_vocabulary(vocab_size: int, isa: str) -> None:
     rng = np.random.default_rng(4)
     logits = (rng.normal(size=(1, vocab_size)) * 3).astype(np.float32)
-    native, naive = sampler_for(vocab_size, isa), ReferenceSampler(vocab_size)
+    native, naive = Sampler(vocab_size, isa), ReferenceSampler(vocab_size)
     output_ids = rng.integers(0, vocab_size, 700).astype(np.int32)
     prompt_ids = rng.integers(0, vocab_size, 900).astype(np.int32)
     changes: list[dict[str, Any]] = [{"mask": mask} for mask in masks_of(vocab_size).values()] + [
@@ -217,7 +180,7 @@ def test_every_number_of_threads_gives_the_same_bits(num_threads: int) -> None:
         )
         for i in range(num_rows)
     ]
-    pool = ThreadPool(num_threads)
+    pool = ThreadPool(num_threads, usable_processors())
     shared, alone = Sampler(vocab_size, pool=pool), Sampler(vocab_size)
     want = alone.sample(logits, rows)
     scores = alone.token_logprobs(logits, list(range(num_rows)), 3, [4, 5])
@@ -228,17 +191,38 @@ def test_every_number_of_threads_gives_the_same_bits(num_threads: int) -> None:
     assert_same_results(shared.sample(logits, rows), want)
 
 
-def assert_same_results(got: list[SampleResult], want: list[SampleResult]) -> None:
-    assert [repr(result) for result in got] == [repr(result) for result in want]
+def test_one_row_is_sampled_without_the_threads() -> None:
+    """However large: nobody is woken, nor waited for, where there is nothing to share."""
+    vocab_size = 2**17
+    pool = ThreadPool(2, 2)
+    sampler = Sampler(vocab_size, pool=pool)
+    logits = np.random.default_rng(10).normal(size=(1, vocab_size)).astype(np.float32)
+    results: list[SampleResult] = []
+    caller = threading.Thread(
+        target=lambda: results.extend(sampler.sample(logits, [row(temperature=0.0)])), daemon=True
+    )
+    with Busy(pool):
+        caller.start()
+        caller.join(60)
+        assert [token(result).token_id for result in results] == [int(logits.argmax())]
 
 
-def test_equal_parameters_of_other_requests_are_not_mixed_up() -> None:
-    """Parameters are read once per object, also where many come and go at the same address."""
-    sampler = Sampler(8)
-    logits = np.zeros((1, 8), np.float32)
-    for i in range(3_000):
-        [result] = sampler.sample(logits, [row(0, 0, temperature=0.0, logit_bias={i % 8: 1.0})])
-        assert token(result).token_id == i % 8
+def test_the_instruction_set_is_the_given_one_or_the_environments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ESPALIER_ISA", raising=False)
+    assert Sampler(8).isa == best_isa()
+    for isa in ISAS:
+        monkeypatch.delenv("ESPALIER_ISA", raising=False)
+        assert Sampler(8, isa).isa == isa
+        monkeypatch.setenv("ESPALIER_ISA", isa)
+        assert Sampler(8).isa == isa
+    monkeypatch.setenv("ESPALIER_ISA", "mmx")
+    with pytest.raises(UnsupportedError, match=r"'mmx' is not available .* auto, portable"):
+        Sampler(8)
+    assert Sampler(8, "portable").isa == "portable"
+    with pytest.raises(ValueError, match="available"):
+        TokenSampler(8, "avx")
 
 
 def test_sample_gives_a_row_the_same_bits_in_any_batch_and_on_any_instruction_set() -> None:
@@ -262,7 +246,7 @@ def test_sample_gives_a_row_the_same_bits_in_any_batch_and_on_any_instruction_se
     shuffled = sampler.sample(logits[order], [rows[i] for i in order])
     assert shuffled == [alone[i] for i in order]
     for isa in ISAS:
-        assert sampler_for(vocab_size, isa).sample(logits, rows) == alone
+        assert Sampler(vocab_size, isa).sample(logits, rows) == alone
 
 
 def test_sample_depends_on_seed_and_position_alone() -> None:

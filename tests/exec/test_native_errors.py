@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.exec.native_threads import have_left, thread_ids, threads_started_since
 from tests.exec.tiny_plans import (
     ISAS,
     Tensors,
@@ -175,11 +176,12 @@ def test_isa_of_the_environment_is_forced(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_threads_default_to_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_THREADS", "3")
-    before = threading_count()
+    before = thread_ids()
     executor = subject(num_threads=None)
-    assert threading_count() == before + 2
+    helpers = threads_started_since(before, 2)
+    assert len(helpers) == 2
     executor.close()
-    assert threading_count() == before
+    assert have_left(helpers)
 
 
 @pytest.mark.parametrize("given", ["0", "1025", "-1", "two", "1.5", " 2", "9" * 20, "9" * 5000])
@@ -199,25 +201,31 @@ def test_without_a_choice_every_usable_processor_has_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("ESPALIER_THREADS", raising=False)
-    before = threading_count()
+    before, num_helpers = thread_ids(), usable_processors() - 1
     executor = subject(num_threads=None)
-    assert threading_count() == before + usable_processors() - 1
+    helpers = threads_started_since(before, num_helpers)
+    assert len(helpers) == num_helpers
+    assert not executor.thread_pool.is_crowded
     executor.close()
+    assert have_left(helpers)
 
 
 def test_there_are_no_more_threads_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ESPALIER_THREADS", raising=False)
     monkeypatch.setattr(native_module, "usable_processors", lambda: 5000)
     monkeypatch.setattr(settings, "MAX_THREADS", 3)
-    before = threading_count()
     executor = subject(num_threads=None)
-    assert threading_count() == before + 2
+    assert executor.thread_pool.num_threads == 3
     executor.close()
 
 
-def threading_count() -> int:
-    """Threads of this process, native ones too."""
-    return len(os.listdir("/proc/self/task"))
+def test_threads_beyond_the_usable_processors_never_wait_awake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A quota is not in the affinity: the executor tells its pool what is usable."""
+    monkeypatch.setattr(native_module, "usable_processors", lambda: 2)
+    assert subject(num_threads=3).thread_pool.is_crowded
+    assert not subject(num_threads=2).thread_pool.is_crowded
 
 
 def test_pool_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from espalier._native import ThreadPool, available_isas, multiply_rates, read_ba
 from espalier.errors import EngineClosedError, UserInputError
 from espalier.exec import plan as ops
 from espalier.exec.plan import Plan
+from espalier.exec.processors import usable_processors
 
 # Two sequences: 5 rows from position 0; 2 rows after 4 positions that share the first one's slots.
 BATCH = batch_of(
@@ -107,7 +108,7 @@ def test_a_profile_must_be_started() -> None:
 
 
 def test_limits_of_the_machine_are_measured() -> None:
-    pool = ThreadPool(2)
+    pool = ThreadPool(2, usable_processors())
     assert read_bandwidth(pool, 1 << 20, 1) > 0
     with pytest.raises(ValueError, match="nothing to read"):
         read_bandwidth(pool, 100)

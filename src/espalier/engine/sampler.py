@@ -24,6 +24,7 @@ from espalier.engine.sampler_rows import (
     nothing_allowed_error,
 )
 from espalier.errors import EspalierError, UnsupportedError
+from espalier.exec.instruction_sets import chosen_isa
 
 __all__ = ["SampleResult", "SampleRow", "SampledToken", "Sampler", "check_token_ids"]
 
@@ -43,8 +44,12 @@ class Sampler:
     machines. Calls from several threads wait for each other. Rows are shared among the threads of
     `pool`, where there is one.
 
+    Attributes:
+        isa: the instruction set in use; "auto" takes `ESPALIER_ISA`, else the best one.
+
     Raises:
-        UnsupportedError: the vocabulary has more than 2**20 tokens.
+        UnsupportedError: the vocabulary has more than 2**20 tokens, or the machine lacks the
+            instruction set.
     """
 
     def __init__(self, vocab_size: int, isa: str = "auto", pool: ThreadPool | None = None) -> None:
@@ -53,7 +58,8 @@ class Sampler:
                 f"The vocabulary has {vocab_size} tokens; 1 to {MAX_VOCAB_SIZE} can be sampled."
             )
         self.vocab_size = vocab_size
-        self._native = TokenSampler(vocab_size, isa, pool)
+        self._native = TokenSampler(vocab_size, chosen_isa(isa), pool)
+        self.isa = self._native.isa
 
     def sample(self, logits: NDArray[np.float32], rows: Sequence[SampleRow]) -> list[SampleResult]:
         """Chooses one token per row of logits.

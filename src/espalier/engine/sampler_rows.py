@@ -6,7 +6,7 @@ Knows nothing of how a token is chosen, nor of requests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,8 @@ class SampleRow:
     between the calls of a sampler.
 
     Attributes:
+        sampling: read once: what the native sampler has read of it stays with the row, until the
+            row is given another object.
         seed: any whole number; its lowest 64 bits count.
         position: absolute position in its sequence of the token to be chosen, from 0.
         prompt_ids: prompt tokens; read only for a repetition penalty. An int32 array is read as
@@ -50,6 +52,7 @@ class SampleRow:
     want_logprob: bool = False
     top_logprobs_num: int = 0
     token_ids_logprob: Sequence[int] = ()
+    read_settings: object = field(default=None, init=False, repr=False, compare=False)
 
 
 class SampledToken(NamedTuple):

@@ -122,6 +122,11 @@ class Executor(Protocol):
         ...
 
     @property
+    def isa(self) -> str:
+        """The instruction set it computes with; "auto" where it leaves that to others."""
+        ...
+
+    @property
     def thread_pool(self) -> _native.ThreadPool | None:
         """The threads it computes on, for whoever computes between two steps; None without any."""
         ...

@@ -27,6 +27,7 @@ from espalier.exec.executor import (
     StepBatch,
     WeightSource,
 )
+from espalier.exec.instruction_sets import chosen_isa
 from espalier.exec.kv_format import resolve_kv_dtype
 from espalier.exec.memory import require_memory
 from espalier.exec.native_graph import build_graph
@@ -72,7 +73,7 @@ class NativeExecutor:
     """
 
     def __init__(self, plan: Plan, weights: WeightSource, options: ExecutorOptions) -> None:
-        self.isa = _isa(options.isa)
+        self.isa = chosen_isa(options.isa)
         native_options = _native_options(options, self.isa)
         graph = build_graph(plan, weights)
         self.plan = plan
@@ -187,30 +188,18 @@ def _make_executor(graph: _native.Graph, options: _native.Options) -> _native.Ex
 
 def _native_options(options: ExecutorOptions, isa: str) -> _native.Options:
     weights = _weights(options.weights)
-    num_threads = options.num_threads
+    num_threads, num_processors = options.num_threads, usable_processors()
     if num_threads is None:
-        num_threads = settings.num_threads() or min(usable_processors(), settings.MAX_THREADS)
+        num_threads = settings.num_threads() or min(num_processors, settings.MAX_THREADS)
     return _native.Options(
         _whole("num_slots", options.num_slots, _MAX_SIZE),
         _whole("max_rows", options.max_rows, _MAX_SIZE),
         weights,
         resolve_kv_dtype(options.kv_dtype, weights),
         _whole("num_threads", num_threads, settings.MAX_THREADS),
+        num_processors,
         isa,
     )
-
-
-def _isa(given: str) -> str:
-    name = (settings.forced_isa() or "auto") if given == "auto" else given
-    if name == "auto":
-        return _native.best_isa()
-    available = _native.available_isas().split(", ")
-    if name not in available:
-        raise UnsupportedError(
-            f"instruction set {name!r} is not available on this machine; available are auto, "
-            f"{', '.join(available)}."
-        )
-    return name
 
 
 def _weights(given: str) -> str:

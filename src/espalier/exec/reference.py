@@ -84,6 +84,11 @@ class ReferenceExecutor:
         return step.logits
 
     @property
+    def isa(self) -> str:
+        """It knows none: "auto", for who samples after it."""
+        return "auto"
+
+    @property
     def thread_pool(self) -> None:
         """It computes on its caller's thread alone."""
         return None
