@@ -54,7 +54,7 @@ SENTENCES = [
 ]
 
 FACTS = [
-    "Nikola Tesla arrived in New York in 1884.",
+    "Charles Darwin returned to England in 1836.",
     "In 1787 Mozart travelled to Prague with his wife.",
     "Ada Lovelace was born in London in 1815.",
     "Galileo taught in Padua until 1610.",

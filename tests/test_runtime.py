@@ -381,5 +381,5 @@ def test_a_forced_instruction_set_holds_for_the_sampler_too(
     monkeypatch.setenv("ESPALIER_ISA", "portable")
     with Engine(folder, executor=executor, num_threads=1, max_total_tokens=256) as engine:
         core = engine._engine._core
-        assert getattr(core.executor, "isa", "portable") == "portable"
+        assert core.executor.isa in ("portable", "auto")
         assert core._sampler.isa == "portable"  # type: ignore[attr-defined]

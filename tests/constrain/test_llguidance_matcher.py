@@ -128,13 +128,14 @@ REGEXES = st.recursive(
 )
 
 
+# The longest match, of three letters of two bytes, has five more behind its first.
 @settings(max_examples=80, deadline=None)
 @given(pattern=REGEXES, choices=st.lists(st.integers(0, 100), min_size=1, max_size=4))
 def test_mask_equals_trying_every_token_for_any_regex(pattern: str, choices: list[int]) -> None:
     matcher = regex_matcher(pattern, TINY)
     data = b""
     for choice in choices:
-        check_state(matcher, pattern, data, max_more=4)
+        check_state(matcher, pattern, data, max_more=5)
         text_ids = sorted(allowed(matcher) - TINY.eos_ids)
         if not text_ids:
             break

@@ -62,7 +62,7 @@ def test_few_shot_sorts_sentences_and_finds_facts(shown: Shown) -> None:
     topics = {line[11:]: line.split()[0] for line in lines[1:7]}
     assert topics["A whale is the largest creature in the sea."] == "animals"
     assert topics["Snow fell on the hills all day."] == "weather"
-    assert "  1884: Nikola Tesla in New York" in lines
+    assert "  1836: Charles Darwin in England" in lines
     assert "  1815: Ada Lovelace in London" in lines
     assert shown.hit_rate > 0.7
 
