@@ -79,7 +79,7 @@ void AttentionPlan::add_tiles(const Member& sequence, std::vector<Block>& to) {
     const int32_t count = std::min(most, sequence.num_rows - first);
     const auto place = static_cast<int64_t>(rows_.size());
     for (int32_t i = 0; i < count; ++i) rows_.push_back(sequence.first_row + first + i);
-    const int64_t blocks = (sequence.context + kBlock - 1) / kBlock;
+    const int64_t blocks = chunks_of(sequence.context, kBlock);
     to.push_back({{place, place + count}, {0, blocks}, sequence.slots});
     first += count;
   }
@@ -111,7 +111,7 @@ void AttentionPlan::add_tree(Range members, int64_t block, int64_t place) {
   const Member& first = members_[static_cast<size_t>(members.begin)];
   const int64_t num_rows = rows_of(members);
   if (members.end - members.begin == 1) {
-    const int64_t end = (first.context + kBlock - 1) / kBlock;
+    const int64_t end = chunks_of(first.context, kBlock);
     if (block < end) tree_.push_back({{place, place + num_rows}, {block, end}, first.slots});
     return;
   }
@@ -181,7 +181,7 @@ Range AttentionPlan::seen_positions(const Block& block) const {
 // One run in each segment.
 void AttentionPlan::add_runs(const Block& block) {
   const Range seen = seen_positions(block);
-  const int64_t last = std::min(block.blocks.end, (seen.end + kBlock - 1) / kBlock);
+  const int64_t last = std::min(block.blocks.end, chunks_of(seen.end, kBlock));
   for (int64_t begin = std::max(block.blocks.begin, seen.begin / kBlock); begin < last;) {
     const int64_t end = std::min(last, (begin / kBlocksPerSegment + 1) * kBlocksPerSegment);
     runs_.push_back({block.rows, {begin, end}, block.slots, true, seen.end});

@@ -28,7 +28,7 @@ AttentionLimits limits_for(int64_t row_floats, int64_t num_kv_heads, int64_t hea
                            int num_threads) {
   const int64_t pieces = num_threads == 1 ? 1 : kPiecesPerThread * num_threads;
   return {.rows_per_run = rows_per_run(heads_per_kv),
-          .enough_pieces = (pieces + num_kv_heads - 1) / num_kv_heads,
+          .enough_pieces = chunks_of(pieces, num_kv_heads),
           .most_results = kMostResultBytes / (4 * row_floats * num_kv_heads)};
 }
 

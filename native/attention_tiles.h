@@ -47,7 +47,7 @@ struct GroupRange {
 static TileScratch lay_out(const AttentionShape& shape, const AttentionUnit& unit, float* scratch) {
   TileScratch out;
   out.num_groups = padded_to_lanes(unit.num_rows * shape.heads_per_kv) / kLanes;
-  out.key_tiles = (shape.head_dim + 2 * kLanes - 1) / (2 * kLanes);
+  out.key_tiles = chunks_of(shape.head_dim, 2 * kLanes);
   out.value_tiles = padded_to_lanes(shape.head_dim) / kLanes;
   const auto take = [&](int64_t words) {
     float* taken = scratch;

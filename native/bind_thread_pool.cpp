@@ -8,13 +8,13 @@
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
-#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <vector>
 
 #include "bindings.h"
 #include "machine_limits.h"
+#include "stopwatch.h"
 #include "thread_pool.h"
 
 namespace nb = nanobind;
@@ -53,10 +53,9 @@ double loop_seconds(ThreadPool& pool, int64_t num_loops, int64_t num_chunks, int
   const nb::gil_scoped_release release;
   const ThreadPool::Awake awake(pool);
   pool.run(num_chunks, compute);  // by now the helpers are awake
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   for (int64_t i = 0; i < num_loops; ++i) pool.run(num_chunks, compute);
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-  return passed.count() / static_cast<double>(num_loops);
+  return watch.seconds() / static_cast<double>(num_loops);
 }
 
 // Keeps every thread that the pool has computing. Writes 1 to `flag`, which is 0, once all are at

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "stopwatch.h"
+
 namespace espalier {
 namespace {
 
@@ -134,9 +136,8 @@ Logits Executor::run(const Step& step) {
 }
 
 void Executor::reserve_for(const Step& step) {
-  num_rows_ = static_cast<int64_t>(step.logit_rows.size());
   try {
-    make_logits();
+    make_logits(static_cast<int64_t>(step.logit_rows.size()));
   } catch (const std::bad_alloc&) {
     throw StepMemoryError(
         "there is no memory for the logits; ask for the logits of fewer rows at once");

@@ -3,8 +3,8 @@
 // Knows graphs and steps; no requests, no text, no files. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -68,7 +68,7 @@ class Executor {
 
   MemoryUse memory_use() const;
 
-  // From now on the time of each operation is taken, at the price of two looks at the clock.
+  // From now on the time of each operation is taken, which is free where nobody asks for it.
   void start_profile();
   // Ends that; null where none was started.
   std::unique_ptr<StepProfile> take_profile();
@@ -122,6 +122,7 @@ class Executor {
   void apply(const LmHeadOp& op, const Stage& stage);
 
   // On one thread, for some rows.
+  void compute_stage(const Stage& stage, const RowChunk& chunk) const;
   void compute(const EmbedOp& op, const Stage& stage, const RowChunk& chunk) const;
   void compute(const RmsNormOp& op, const Stage& stage, const RowChunk& chunk) const;
   void compute(const LinearOp& op, const Stage& stage, const RowChunk& chunk) const;
@@ -140,7 +141,14 @@ class Executor {
   int64_t elements_of(const GateOp& op) const { return 4 * width_of(op.out); }
   int64_t elements_of(const AddOp& op) const { return 2 * width_of(op.out); }
   // Calls function(chunk of rows) for all rows, on many threads where there is enough to do.
-  void each_chunk(int64_t elements_per_row, const std::function<void(const RowChunk&)>& function);
+  template <typename Function>
+  void each_chunk(int64_t elements_per_row, const Function& function) {
+    constexpr int64_t kElements = 8192;  // fewer are not worth waking another thread
+    const int64_t rows = std::max<int64_t>(1, kElements / elements_per_row);
+    pool_.run(chunks_of(num_rows_, rows), [&](int64_t index, int thread) {
+      function(RowChunk{{index * rows, std::min((index + 1) * rows, num_rows_)}, thread});
+    });
+  }
 
   // Rows and column tiles that one thread takes at a time.
   struct ProductCut {
@@ -170,7 +178,7 @@ class Executor {
   const float* vector_of(int weight) const;
   const PackedMatrix& matrix_of(int weight) const;
   // Makes room for the logits of all rows.
-  void make_logits();
+  void make_logits(int64_t num_rows);
   RowsOut logit_rows() const;
 
   std::shared_ptr<const Graph> graph_;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "executor.h"
+#include "stopwatch.h"
 
 namespace espalier {
 namespace {
@@ -33,9 +34,14 @@ const float* Executor::vector_of(int weight) const {
 void Executor::run_stages(const Segment& segment) {
   for (size_t i = segment.begin; i < segment.end; ++i) {
     const Stage& stage = plan_.stages()[i];
+    const auto run = [&] { std::visit([&](const auto& op) { apply(op, stage); }, *stage.op); };
+    if (!profile_) {
+      run();
+      continue;
+    }
     const Stopwatch watch;
-    std::visit([&](const auto& op) { apply(op, stage); }, *stage.op);
-    if (profile_) profile_stage(i, watch.seconds());
+    run();
+    profile_stage(i, watch.seconds());
   }
 }
 
@@ -49,31 +55,31 @@ int64_t Executor::rows_per_chunk() const {
 }
 
 void Executor::run_in_chunks(const Segment& segment, int64_t rows_per_chunk) {
-  const Stopwatch watch;
-  const size_t num_stages = segment.end - segment.begin;
   const int64_t num_chunks = chunks_of(num_rows_, rows_per_chunk);
-  std::vector<double> seconds(num_stages * static_cast<size_t>(pool_.num_threads()));
-  pool_.run(num_chunks, [&](int64_t index, int thread) {
-    const int64_t begin = index * rows_per_chunk;
-    const RowChunk chunk{{begin, std::min(begin + rows_per_chunk, num_rows_)},
-                         thread,
-                         begin - thread * rows_per_chunk,
-                         &segment.is_local};
-    for (size_t i = 0; i < num_stages; ++i) {
-      const Stage& stage = plan_.stages()[segment.begin + i];
-      const Stopwatch stage_watch;
-      std::visit(
-          [&](const auto& op) {
-            if constexpr (requires { this->compute(op, stage, chunk); }) {
-              this->compute(op, stage, chunk);
-            }
-          },
-          *stage.op);
-      seconds[static_cast<size_t>(thread) * num_stages + i] += stage_watch.seconds();
-    }
-  });
-  if (!profile_) return;
+  const auto run = [&](const auto& run_stage) {
+    pool_.run(num_chunks, [&](int64_t index, int thread) {
+      const int64_t begin = index * rows_per_chunk;
+      const RowChunk chunk{{begin, std::min(begin + rows_per_chunk, num_rows_)},
+                           thread,
+                           begin - thread * rows_per_chunk,
+                           &segment.is_local};
+      for (size_t i = segment.begin; i < segment.end; ++i) run_stage(i, chunk);
+    });
+  };
+  if (!profile_) {
+    run([&](size_t i, const RowChunk& chunk) { compute_stage(plan_.stages()[i], chunk); });
+    return;
+  }
   // Threads work side by side, and may wait for the last one: stages share all of the time.
+  const size_t num_stages = segment.end - segment.begin;
+  std::vector<double> seconds(num_stages * static_cast<size_t>(pool_.num_threads()));
+  const Stopwatch watch;
+  run([&](size_t i, const RowChunk& chunk) {
+    const Stopwatch stage_watch;
+    compute_stage(plan_.stages()[i], chunk);
+    const size_t row = static_cast<size_t>(chunk.thread) * num_stages;
+    seconds[row + i - segment.begin] += stage_watch.seconds();
+  });
   const double all_s = watch.seconds();
   const double sum_s = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   for (size_t i = 0; i < num_stages; ++i) {
@@ -83,13 +89,12 @@ void Executor::run_in_chunks(const Segment& segment, int64_t rows_per_chunk) {
   }
 }
 
-void Executor::each_chunk(int64_t elements_per_row,
-                          const std::function<void(const RowChunk&)>& function) {
-  constexpr int64_t kElements = 8192;  // fewer are not worth waking another thread
-  const int64_t rows = std::max<int64_t>(1, kElements / elements_per_row);
-  pool_.run(chunks_of(num_rows_, rows), [&](int64_t index, int thread) {
-    function(RowChunk{{index * rows, std::min((index + 1) * rows, num_rows_)}, thread});
-  });
+void Executor::compute_stage(const Stage& stage, const RowChunk& chunk) const {
+  std::visit(
+      [&](const auto& op) {
+        if constexpr (kIsRowByRow<std::decay_t<decltype(op)>>) compute(op, stage, chunk);
+      },
+      *stage.op);
 }
 
 template <typename RowOp>

@@ -19,10 +19,7 @@ const PackedMatrix& Executor::matrix_of(int weight) const {
 
 void Executor::apply(const LinearOp& op, const Stage& stage) { multiply(stage, op.x, 0.0f); }
 
-void Executor::apply(const LmHeadOp& op, const Stage& stage) {
-  make_logits();
-  multiply(stage, op.x, op.soft_cap);
-}
+void Executor::apply(const LmHeadOp& op, const Stage& stage) { multiply(stage, op.x, op.soft_cap); }
 
 void Executor::compute(const LinearOp& op, const Stage& stage, const RowChunk& chunk) const {
   if (stage.prepares_input) prepare_rows(op.x, chunk);
@@ -38,9 +35,9 @@ void Executor::compute(const LinearOp& op, const Stage& stage, const RowChunk& c
   }
 }
 
-void Executor::make_logits() {
+void Executor::make_logits(int64_t num_rows) {
   const int64_t bytes = checked_product(
-      {std::max<int64_t>(num_rows_, 1), graph_->geometry().vocab_size, sizeof(float)});
+      {std::max<int64_t>(num_rows, 1), graph_->geometry().vocab_size, sizeof(float)});
   if (!logits_ || logits_->size() < static_cast<size_t>(bytes)) {
     logits_.reset();
     logits_ = std::make_shared<Memory>(static_cast<size_t>(bytes));

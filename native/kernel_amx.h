@@ -54,7 +54,7 @@ ESPALIER_INLINE void multiply_group(const uint8_t* inputs, const int8_t* weights
 
 ESPALIER_INLINE int64_t parts_of(const Int8Matrix& w) {
   const int64_t groups = w.num_steps / w.steps_per_group;
-  return smaller(groups, (w.num_steps + kStepsAtOnce - 1) / kStepsAtOnce);
+  return smaller(groups, chunks_of(w.num_steps, kStepsAtOnce));
 }
 
 template <bool Even>
@@ -91,39 +91,28 @@ ESPALIER_INLINE void advance(FetchingFeed& feed) {
   }
 }
 
-// Expands the 4-bit weights of the next tiles, some lines at a time: vector instructions run while
-// tile instructions do.
+// Expands the 4-bit weights of the next tiles, some records at a time.
 struct ExpandingFeed {
-  const uint8_t* nibbles;
+  const uint8_t* record;
   int8_t* out;
-  int64_t num_left, at_once;  // lines of nibbles
-  int64_t line = 0;           // of its record
+  int64_t num_left, at_once;  // records
 };
 
 // `num_calls`: how often the feed advances before it is finished.
 ESPALIER_INLINE ExpandingFeed feed_of(const Int4Matrix& w, Range tiles, int64_t num_calls,
                                       int8_t* out) {
-  const int64_t records = w.num_steps * kRecordsPerStep;
-  const int64_t lines = (tiles.end - tiles.begin) * records * kRecordLines;
-  const uint8_t* nibbles = w.records + tiles.begin * records * Int4Matrix::kRecord;
-  return {nibbles, out, lines, (lines + num_calls - 1) / num_calls};
-}
-
-ESPALIER_INLINE void expand_lines(ExpandingFeed& feed, int64_t count) {
-  feed.num_left -= count;
-  for (; count > 0; --count) {
-    const uint8_t* scales = feed.nibbles + (kRecordLines - feed.line) * Int4Matrix::kLine;
-    expand_line(feed.nibbles, load_nibble_scale(scales), feed.out);
-    feed.out += 2 * 4 * kLanes;
-    feed.nibbles += Int4Matrix::kLine;
-    if (++feed.line < kRecordLines) continue;
-    feed.line = 0;
-    feed.nibbles += Int4Matrix::kLine;  // of factors and offsets
-  }
+  const int64_t of_tile = w.num_steps * kRecordsPerStep;
+  const int64_t records = (tiles.end - tiles.begin) * of_tile;
+  return {w.records + tiles.begin * of_tile * Int4Matrix::kRecord, out, records,
+          chunks_of(records, num_calls)};
 }
 
 ESPALIER_INLINE void advance(ExpandingFeed& feed) {
-  expand_lines(feed, smaller(feed.at_once, feed.num_left));
+  const int64_t count = smaller(feed.at_once, feed.num_left);
+  feed.num_left -= count;
+  expand_records(feed.record, count, feed.out);
+  feed.record += count * Int4Matrix::kRecord;
+  feed.out += count * kNibbleGroup * kLanes;
 }
 
 // Sums of some groups in one tile of outputs for 16 rows. While the products of a group run, the
@@ -213,7 +202,7 @@ ESPALIER_INLINE void multiply_tiles(const Int8Matrix& w, const QuantizedRows& x,
 }
 
 ESPALIER_INLINE int64_t blocks_of(Range rows) {
-  return (rows.end - rows.begin + kTileRows - 1) / kTileRows;
+  return chunks_of(rows.end - rows.begin, kTileRows);
 }
 
 // Tiles whose weights stay in the L2 cache together.
@@ -236,7 +225,7 @@ static void linear_int8_amx(const Int8Matrix& w, const QuantizedRows& x, const R
     const int64_t lines = num_next * w.num_steps * kTileRows;
     const int64_t num_calls = blocks * (taken.end - taken.begin) * w.num_steps / w.steps_per_group;
     FetchingFeed feed{w.tiles + taken.end * w.num_steps * kTileBytes, lines,
-                      (lines + num_calls - 1) / num_calls};
+                      chunks_of(lines, num_calls)};
     multiply_tiles(w, x, out, rows, taken, feed);
   }
 }

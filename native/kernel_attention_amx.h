@@ -156,7 +156,7 @@ static void soften_group(const AttentionShape& shape, const TileScratch& scratch
 static void attend_tile_block(const AttentionShape& shape, const TileScratch& scratch,
                               const Softness& soft, Prefetcher& prefetcher) {
   const int64_t first = scratch.block.first, last = first + kBlock - 1;
-  const int64_t prefetched = (kBlock + scratch.num_groups - 1) / scratch.num_groups;
+  const int64_t prefetched = chunks_of(kBlock, scratch.num_groups);
   for (int64_t group = 0; group < scratch.num_groups; ++group) {
     prefetcher.advance(prefetched);
     const GroupRange seen = range_of(scratch, group);

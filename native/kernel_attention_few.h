@@ -25,7 +25,7 @@ struct FewScratch {
 static FewScratch few_scratch(const AttentionShape& shape, const AttentionUnit& unit, float* from) {
   FewScratch out;
   out.num_queries = unit.num_rows * shape.heads_per_kv;
-  out.key_tiles = (shape.head_dim + 2 * kLanes - 1) / (2 * kLanes);
+  out.key_tiles = chunks_of(shape.head_dim, 2 * kLanes);
   out.value_tiles = 2 * out.key_tiles;
   const auto take = [&](int64_t words) {
     float* taken = from;
@@ -70,20 +70,19 @@ static void take_few_queries(const AttentionShape& shape, const AttentionUnit& u
   }
 }
 
-// The elements of 32 in the order of two unpacked vectors, and back.
-ESPALIER_INLINE void unpack_order(Vec& low, Vec& high) {
-  const IVec to_low = _mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
-  const IVec to_high = _mm512_add_epi32(to_low, _mm512_set1_epi32(4));
-  const Vec first = _mm512_permutex2var_ps(low, to_low, high);
-  high = _mm512_permutex2var_ps(low, to_high, high);
+// Picks 32 elements anew: those of the first vector, and those `step` further for the second.
+ESPALIER_INLINE void pick(Vec& low, Vec& high, IVec places, int step) {
+  const Vec first = _mm512_permutex2var_ps(low, places, high);
+  high = _mm512_permutex2var_ps(low, _mm512_add_epi32(places, _mm512_set1_epi32(step)), high);
   low = first;
 }
+
+// The elements of 32 in the order of two unpacked vectors, and back.
+ESPALIER_INLINE void unpack_order(Vec& low, Vec& high) {
+  pick(low, high, _mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27), 4);
+}
 ESPALIER_INLINE void pack_order(Vec& low, Vec& high) {
-  const IVec to_low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
-  const IVec to_high = _mm512_add_epi32(to_low, _mm512_set1_epi32(8));
-  const Vec first = _mm512_permutex2var_ps(low, to_low, high);
-  high = _mm512_permutex2var_ps(low, to_high, high);
-  low = first;
+  pick(low, high, _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23), 8);
 }
 
 static void load_few_partials(const AttentionShape& shape, const AttentionUnit& unit,

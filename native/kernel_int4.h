@@ -9,25 +9,19 @@ namespace espalier::ESPALIER_ISA {
 
 constexpr int kFewRows = 4;
 constexpr int64_t kRecordsPerStep = kStep / kNibbleGroup;
-constexpr int64_t kRecordLines = 4;  // of nibbles
 
-// The int8 quads that a line of nibbles stands for, two lines of them.
-ESPALIER_INLINE void expand_line(const uint8_t* nibbles, const NibbleScale& scale, int8_t* out) {
-  __builtin_prefetch(nibbles + kBytesAhead);
-  store_whole_quads(out, scaled_nibbles<0>(nibbles, scale), scaled_nibbles<1>(nibbles, scale));
-  store_whole_quads(out + 4 * kLanes, scaled_nibbles<2>(nibbles, scale),
-                    scaled_nibbles<3>(nibbles, scale));
-}
-
-static void expand_tile(const Int4Matrix& w, int64_t tile, int8_t* out) {
-  const int64_t count = w.num_steps * kRecordsPerStep;
-  const uint8_t* record = w.records + tile * count * Int4Matrix::kRecord;
+// The int8 quads that records stand for.
+ESPALIER_INLINE void expand_records(const uint8_t* record, int64_t count, int8_t* out) {
   for (int64_t i = 0; i < count; ++i, record += Int4Matrix::kRecord) {
     const NibbleScale scale = load_nibble_scale(record + 4 * Int4Matrix::kLine);
     __builtin_prefetch(record + kBytesAhead + 4 * Int4Matrix::kLine);
 #pragma GCC unroll 4
     for (int line = 0; line < 4; ++line, out += 8 * kLanes) {
-      expand_line(record + line * Int4Matrix::kLine, scale, out);
+      const uint8_t* nibbles = record + line * Int4Matrix::kLine;
+      __builtin_prefetch(nibbles + kBytesAhead);
+      store_whole_quads(out, scaled_nibbles<0>(nibbles, scale), scaled_nibbles<1>(nibbles, scale));
+      store_whole_quads(out + 4 * kLanes, scaled_nibbles<2>(nibbles, scale),
+                        scaled_nibbles<3>(nibbles, scale));
     }
   }
 }
@@ -126,7 +120,8 @@ static void linear_int4(const Int4Matrix& w, const QuantizedRows& x, const RowsO
       });
     } else {
       const RowsOut columns{out.data + tile * kLanes, out.stride};
-      expand_tile(w, tile, buffer);
+      const int64_t records = w.num_steps * kRecordsPerStep;
+      expand_records(w.records + tile * records * Int4Matrix::kRecord, records, buffer);
       int8_tiles<1>(expanded_matrix(w, tile, buffer), x, columns, rows, 0);
     }
   }

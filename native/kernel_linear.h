@@ -27,7 +27,7 @@ ESPALIER_INLINE void with_row_count(int rows, Block block) {
 template <int Most, typename Block>
 ESPALIER_INLINE void each_row_block(Range rows, Block block) {
   const int64_t count = rows.end - rows.begin;
-  const int64_t blocks = (count + Most - 1) / Most;
+  const int64_t blocks = chunks_of(count, Most);
   int64_t row = rows.begin;
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t next = rows.begin + count * (i + 1) / blocks;

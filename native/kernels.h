@@ -25,6 +25,9 @@ struct Range {
   int64_t begin, end;
 };
 
+// Pieces of at most `size` that `count` things are cut into.
+static inline int64_t chunks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
 // int8 weights: tiles [out/16][in/64][16 quads][16 columns][4 inputs]; scales [out/16][groups][16],
 // where a group is `steps_per_group` times 64 inputs.
 struct Int8Matrix {
@@ -141,9 +144,6 @@ struct AttentionUnit {
   Range next_positions;
   int64_t next_kv_head;
 };
-
-// Pieces of at most `size` that `count` things are cut into.
-static inline int64_t chunks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 static inline int64_t padded_to_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 

@@ -1,21 +1,17 @@
 #include "machine_limits.h"
 
 #include <algorithm>
-#include <chrono>
 #include <stdexcept>
 
 #include "cpu.h"
 #include "machine_peak.h"
 #include "memory.h"
+#include "stopwatch.h"
 
 namespace espalier {
 namespace {
 
 constexpr int64_t kPart = 64 << 10;  // bytes of a chunk
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 uint64_t sum_of(const uint64_t* words, int64_t count) {
   uint64_t sums[16] = {};
@@ -34,12 +30,12 @@ double multiply_rate(ThreadPool& pool, Multiply multiply) {
   double best = 0;
   for (int repeat = 0; repeat < 5; ++repeat) {
     std::vector<int64_t> done(static_cast<size_t>(pool.num_threads()));
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     pool.run(pool.num_threads(),
              [&](int64_t chunk, int) { done[static_cast<size_t>(chunk)] = multiply(kRounds); });
     int64_t sum = 0;
     for (const int64_t part : done) sum += part;
-    best = std::max(best, static_cast<double>(sum) / seconds_since(start));
+    best = std::max(best, static_cast<double>(sum) / watch.seconds());
   }
   return best;
 }
@@ -58,11 +54,11 @@ double read_bandwidth(ThreadPool& pool, int64_t num_bytes, int rounds) {
   });
   double best = 0;
   for (int round = 0; round < rounds; ++round) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     pool.run(num_parts, [&](int64_t part, int) {
       [[maybe_unused]] const volatile uint64_t kept = sum_of(words + part * kWords, kWords);
     });
-    best = std::max(best, static_cast<double>(num_parts * kPart) / seconds_since(start));
+    best = std::max(best, static_cast<double>(num_parts * kPart) / watch.seconds());
   }
   return best;
 }

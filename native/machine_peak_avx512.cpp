@@ -1,19 +1,14 @@
 #include <immintrin.h>
 
 #include "machine_peak.h"
+#include "machine_peak_loop.h"
 
 namespace espalier {
 
 int64_t multiply_f32_avx512(int64_t rounds) {
-  constexpr int kSums = 12;  // enough to hide the latency
-  __m512 sums[kSums], x = _mm512_set1_ps(0.5f);
-  for (__m512& sum : sums) sum = _mm512_setzero_ps();
-  for (int64_t i = 0; i < rounds; ++i) {
-    asm volatile("" : "+v"(x));
-    for (__m512& sum : sums) sum = _mm512_fmadd_ps(x, x, sum);
-  }
-  for (__m512& sum : sums) asm volatile("" : "+v"(sum));
-  return rounds * kSums * 16;
+  return multiply_add<12>(
+      rounds, 16, _mm512_set1_ps(0.5f), _mm512_setzero_ps(),
+      [](const __m512& sum, const __m512& x) { return _mm512_fmadd_ps(x, x, sum); });
 }
 
 }  // namespace espalier

@@ -47,10 +47,8 @@ Access access_of(const Stage& stage) {
   return access;
 }
 
-// Whether other rows, or another number of them, are needed.
 bool is_row_by_row(const Op& op) {
-  return !std::holds_alternative<AttentionOp>(op) && !std::holds_alternative<SelectOp>(op) &&
-         !std::holds_alternative<LmHeadOp>(op);
+  return std::visit([](const auto& one) { return kIsRowByRow<std::decay_t<decltype(one)>>; }, op);
 }
 
 std::vector<StageProduct> products_of(const Op& op) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "graph.h"
@@ -14,6 +15,12 @@
 #include "weight_format.h"
 
 namespace espalier {
+
+// Whether an operation does the same to each row, whatever the other rows are.
+template <typename Operation>
+constexpr bool kIsRowByRow =
+    !std::is_same_v<Operation, AttentionOp> && !std::is_same_v<Operation, SelectOp> &&
+    !std::is_same_v<Operation, LmHeadOp>;
 
 // A matrix of a product and its place among all tiles of the product.
 struct StageProduct {

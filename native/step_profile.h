@@ -3,24 +3,12 @@
 // Knows operations by their index and name only.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace espalier {
-
-// Seconds since it was made.
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // What one operation must do at least: bytes of weights and KV to be read once, multiplications of
 // weights or KV with activations. What lies in caches as a rule (rows of activations) is left out.

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from bench.engine.profile import measure_limits
-from tests.exec.tiny_plans import batch_of, gemma_like, llama_like, native, random_tensors
+from tests.exec.tiny_plans import (
+    batch_of,
+    gemma_like,
+    llama_like,
+    native,
+    random_tensors,
+    tokens_for,
+)
 
 from espalier._native import ThreadPool, available_isas, multiply_rates, read_bandwidth
 from espalier.errors import EngineClosedError, UserInputError
@@ -59,6 +66,28 @@ def test_profile_counts_products_and_kv(make_plan: object, num_threads: int) -> 
     assert 0 < parts <= step.seconds * 1.0000001
     attention = next(entry for entry in entries if entry.name == "attention")
     assert attention.calls == 3 * plan.geometry.num_layers
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3])
+def test_profile_of_a_step_in_chunks_of_rows(num_threads: int) -> None:
+    """Threads are at different operations at a time; each of these counts once all the same."""
+    plan, rows = llama_like(), 395
+    executor = native(plan, random_tensors(plan, 0), num_threads=num_threads)
+    batch = batch_of([(tokens_for(plan, rows), 0, range(rows))], logit_rows=[rows - 1])
+    executor.start_profile()
+    executor.run(batch)
+    executor.run(batch)
+    step, *entries = executor.take_profile()
+    calls = {entry.name: entry.calls for entry in entries}
+    layers = plan.geometry.num_layers
+    assert calls["attention"] == calls["gate"] == 2 * layers
+    assert calls["add rms_norm"] == 2 * 2 * layers  # of attention and MLP
+    shapes = {slot.name: slot.shape for slot in plan.weights}
+    products = sum(int(np.prod(shapes[op.weight])) for op in plan.ops if isinstance(op, ops.Linear))
+    found = sum(entry.multiply_adds for entry in entries if entry.name.startswith("linear"))
+    assert found == 2 * rows * products
+    assert all(entry.seconds > 0 for entry in entries)
+    assert sum(entry.seconds for entry in entries) <= step.seconds * 1.0000001
 
 
 def test_kv_that_sequences_share_counts_once() -> None:
