@@ -11,10 +11,9 @@ never in the clock of a decode figure: it is the time of N + 1 tokens minus that
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,12 +23,12 @@ if __package__ in (None, ""):
 from bench.engine.options import rounds_parser
 from bench.engine.plots import draw, plot_comparisons, require_matplotlib
 from bench.engine.prompts import NoPrompts, Prompts, PromptSource, bench_text
-from bench.engine.rounds import Runner
+from bench.engine.rounds import run_rounds
 from bench.engine.summary import table
 from bench.engine.workloads import WORKLOADS, Workload
 from bench.peers.catalog import ESPALIER, PEERS, python_of
 from bench.peers.models import model_path
-from bench.report import commit_id, cpu_name
+from bench.report import commit_id, cpu_name, print_report
 
 from espalier.errors import EspalierError
 from espalier.loaders.model import load_model
@@ -81,13 +80,18 @@ def chosen_peers(given: str | None, folder: Path) -> list[str]:
     return names
 
 
-def prompts_of(model: str, text: str, peers_dir: Path) -> PromptSource:
+def prompts_of(
+    model: str,
+    text: str,
+    peers_dir: Path,
+    kind: Callable[[list[int]], PromptSource] = Prompts,
+) -> PromptSource:
     """Prompts for a model, cut from the text; every cut fails where its file cannot be read."""
     try:
         tokenizer = load_model(model_path(model, True, peers_dir)).tokenizer
     except (EspalierError, OSError) as error:
         return NoPrompts(f"the tokenizer of {model} cannot be read: {error}")
-    return Prompts(tokenizer.encode(text))
+    return kind(tokenizer.encode(text))
 
 
 def main() -> None:
@@ -95,31 +99,25 @@ def main() -> None:
     options = parse_options()
     if options.plot is not None:
         require_matplotlib()
+    if options.quick:
+        options.rounds = 1
     workloads = chosen_work(options.work, options.quick)
     names = chosen_peers(options.peers, options.peers_dir)
     text, text_name = bench_text(options.text)
     models = sorted({work.model for work in workloads})
     prompts = {model: prompts_of(model, text, options.peers_dir) for model in models}
-    runner = Runner(
-        options.peers_dir,
-        lambda model, gguf: model_path(model, gguf, options.peers_dir),
-        options.threads,
-    )
-    try:
-        comparisons = runner.run(names, workloads, prompts, 1 if options.quick else options.rounds)
-    finally:
-        runner.close()
-    report = {
-        "work": [one.as_json() for one in comparisons],
-        "peers": runner.facts,
-        "threads": options.threads,
-        "text": text_name,
-        "commit": commit_id(),
-        "cpu": cpu_name(),
-        "python": platform.python_version(),
-    }
-    print(json.dumps(report) if options.json else table(comparisons, names), flush=True)
-    if not options.json:
+    comparisons, facts = run_rounds(names, workloads, prompts, options)
+    if options.json:
+        report = {
+            "work": [one.as_json() for one in comparisons],
+            "peers": facts,
+            "threads": options.threads,
+            "text": text_name,
+            "python": platform.python_version(),
+        }
+        print_report(report, is_json=True)
+    else:
+        print(table(comparisons, names), flush=True)
         print(cpu_name(), commit_id(), file=sys.stderr)
     if options.plot is not None:
         draw(lambda: plot_comparisons(options.plot, comparisons, names))

@@ -10,7 +10,6 @@ step that grows linearly in context stays near the line, a cliff does not.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,19 +18,16 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from bench.engine.compare import chosen_peers
+from bench.engine.compare import chosen_peers, prompts_of
 from bench.engine.line import LEAST_POINTS, line_fit
 from bench.engine.options import positive, positives, rounds_parser
 from bench.engine.plots import draw, plot_contexts, require_matplotlib
 from bench.engine.prompts import bench_text
-from bench.engine.rounds import Runner
+from bench.engine.rounds import run_rounds
 from bench.engine.summary import Comparison, problems
 from bench.engine.workloads import Workload
 from bench.peers.catalog import ESPALIER, SMOLLM2
-from bench.peers.models import model_path
-from bench.report import commit_id, cpu_name
-
-from espalier.loaders.model import load_model
+from bench.report import print_report
 
 CONTEXTS = (128, 256, 512, 1000, 1500, 2000, 3000, 4000, 5000, 6000, 7000, 8000)
 
@@ -100,17 +96,8 @@ def measure_all(options: argparse.Namespace, names: Sequence[str]) -> list[Compa
         Workload(f"context-{context}", SMOLLM2, 1, context, options.decode_tokens, 0.0)
         for context in options.contexts
     ]
-    tokenizer = load_model(model_path(SMOLLM2, True, options.peers_dir)).tokenizer
-    prompts = NestedPrompts(tokenizer.encode(bench_text(options.text)[0]))
-    runner = Runner(
-        options.peers_dir,
-        lambda model, gguf: model_path(model, gguf, options.peers_dir),
-        options.threads,
-    )
-    try:
-        return runner.run(names, workloads, {SMOLLM2: prompts}, options.rounds)
-    finally:
-        runner.close()
+    prompts = prompts_of(SMOLLM2, bench_text(options.text)[0], options.peers_dir, NestedPrompts)
+    return run_rounds(names, workloads, {SMOLLM2: prompts}, options)[0]
 
 
 def main() -> None:
@@ -127,10 +114,8 @@ def main() -> None:
             "ms_per_token": {name: dict(zip(*lines[name], strict=True)) for name in names},
             "problems": problems(comparisons),
             "line": None if line is None else asdict(line),
-            "commit": commit_id(),
-            "cpu": cpu_name(),
         }
-        print(json.dumps(report), flush=True)
+        print_report(report, is_json=True)
     else:
         print(text_report(lines, comparisons), flush=True)
     if options.plot is not None:

@@ -11,7 +11,6 @@ formats go over the text side by side, so that a few rows of logits are in memor
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from bench.peers.catalog import GEMMA3, PEERS, SMOLLM2, default_folder, launch, 
 from bench.peers.models import model_path
 from bench.peers.process import PeerError
 from bench.peers.protocol import Setup
-from bench.report import commit_id, cpu_name
+from bench.report import print_report
 
 from espalier.errors import EspalierError
 from espalier.loaders.model import LoadedModel, load_model
@@ -169,11 +168,13 @@ def table(report: Mapping[str, Any]) -> str:
 def main() -> None:
     """Measures the models one after the other."""
     options = parse_options()
-    reports = [measure_model(alias, options) for alias in options.models.split(",")]
+    reports = []
+    for alias in options.models.split(","):
+        reports.append(measure_model(alias, options))
+        if not options.json:
+            print(table(reports[-1]) + "\n", flush=True)
     if options.json:
-        print(json.dumps({"models": reports, "commit": commit_id(), "cpu": cpu_name()}))
-        return
-    print("\n\n".join(map(table, reports)))
+        print_report({"models": reports}, is_json=True)
 
 
 if __name__ == "__main__":

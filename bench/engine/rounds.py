@@ -5,6 +5,7 @@ Every pair of a peer and a piece of work ends as a figure, as the reason why the
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from bench.engine.prompts import PromptSource
 from bench.engine.summary import Comparison, Figure, Round, decode_rate
 from bench.engine.workloads import WORKLOADS, Workload, groups, joint_setup
 from bench.peers.catalog import PEERS, launch
+from bench.peers.models import model_path
 from bench.peers.process import PeerError, PeerProcess
 from bench.peers.protocol import Setup
 
@@ -198,6 +200,26 @@ class Runner:
         self._ready.discard(name)
         if name in self._running:
             self._running.pop(name)[1].close()
+
+
+def run_rounds(
+    names: Sequence[str],
+    workloads: Sequence[Workload],
+    prompts: Mapping[str, PromptSource],
+    options: argparse.Namespace,
+) -> tuple[list[Comparison], Mapping[str, object]]:
+    """All work in `--rounds` rounds, by peers that are ended then, and what these said of
+    themselves. `options` are those of options.rounds_parser.
+    """
+    runner = Runner(
+        options.peers_dir,
+        lambda model, gguf: model_path(model, gguf, options.peers_dir),
+        options.threads,
+    )
+    try:
+        return runner.run(names, workloads, prompts, options.rounds), runner.facts
+    finally:
+        runner.close()
 
 
 def reason(error: Exception) -> str:
