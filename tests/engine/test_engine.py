@@ -369,6 +369,9 @@ class FaultyMatcher:
             raise ZeroDivisionError("a fault in the mask")
         return np.array([0 if self.place == "nothing" else 1 << 3], dtype=np.uint32)
 
+    def forced_bytes(self) -> bytes:
+        return b""
+
     def accept(self, token_id: int) -> None:
         self.num_accepted += 1
         if self.place == "accept" and self.num_accepted == 2:

@@ -14,7 +14,7 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, regex_to_lark
 from numpy.typing import NDArray
 
-from espalier.constrain.matcher import MatcherTokenizer
+from espalier.constrain.matcher import MAX_FORCED_BYTES, MatcherTokenizer
 from espalier.errors import CapacityError, UserInputError
 
 MAX_REGEX_CHARS = 16_384
@@ -63,6 +63,12 @@ class RegexMatcher:
             self._check()
             self._mask = self._fitted(words)
         return self._mask
+
+    def forced_bytes(self) -> bytes:
+        """See Matcher."""
+        forced = bytes(self._matcher.compute_ff_bytes())
+        self._check()
+        return forced[:MAX_FORCED_BYTES]
 
     def accept(self, token_id: int) -> None:
         """See Matcher."""

@@ -1,6 +1,7 @@
 """The seam between the engine and whatever decides which tokens a form of output allows.
 
-A matcher follows one generation, token by token. It knows bytes of tokens and nothing of logits.
+Three lifetimes: a compiler per model, a grammar per form (compiled once, shared, immutable to its
+users), a matcher per generation. They know bytes of tokens and nothing of logits.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Matcher(Protocol):
     """Which tokens may follow, for one sequence. Not thread-safe.
 
     The text so far is the bytes of the accepted tokens. It is always the beginning of a text of
-    the language.
+    the language. What a matcher answers depends on these bytes alone, not on the tokens that they
+    came in.
     """
 
     @property
@@ -52,8 +54,16 @@ class Matcher(Protocol):
         """Tokens that may follow: bit i % 32 of word i // 32, [ceil(vocab_size / 32)].
 
         These are the tokens after which the text can still become one of the language, and the
-        ends of text where it is complete. Read-only. Raises CapacityError where finding them
-        exceeds a limit of time or memory.
+        ends of text where it is complete. Read-only and shared. Raises CapacityError where finding
+        them exceeds a limit of time or memory.
+        """
+        ...
+
+    def forced_bytes(self) -> bytes:
+        """The longest bytes with which every way to go on begins; b"" where the text may end here.
+
+        Bounded (MAX_FORCED_BYTES): what is left of a longer one is forced after it. They may end
+        inside a character. Raises CapacityError as `mask` does.
         """
         ...
 
@@ -64,3 +74,19 @@ class Matcher(Protocol):
     def rollback(self, num_tokens: int) -> None:
         """Takes back the last accepted tokens."""
         ...
+
+
+class Grammar(Protocol):
+    """A compiled form, shared by the generations that must have it. Thread-safe."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that it holds now, about."""
+        ...
+
+    def matcher(self) -> Matcher:
+        """A matcher at the start of a text."""
+        ...
+
+
+MAX_FORCED_BYTES = 4096
