@@ -91,7 +91,7 @@ class AsyncEngine:
             else:
                 result.set_result(output)
 
-        await self._compile(request)
+        await self.compile(request)
         handle = self.submit(request, settle, loop=loop)
         try:
             return await result
@@ -107,7 +107,7 @@ class AsyncEngine:
         """
         latest = _Latest()
         loop = asyncio.get_running_loop()
-        await self._compile(request)
+        await self.compile(request)
         handle = self.submit(request, latest.put, loop=loop, is_streamed=True)
         is_done = False
         try:
@@ -122,8 +122,11 @@ class AsyncEngine:
             if not is_done:
                 handle.cancel()
 
-    async def _compile(self, request: EngineRequest) -> None:
-        """Compiles a new constraint on another thread, while the event loop goes on."""
+    async def compile(self, request: EngineRequest) -> None:
+        """Compiles a new constraint on another thread, while the event loop goes on.
+
+        `generate` and `stream` do so by themselves. Raises as `submit` for such a constraint.
+        """
         constraint = request.constraint
         if constraint is not None and not self._core.constraints.is_ready(constraint):
             await asyncio.to_thread(self._core.constraints.prepare, constraint)
