@@ -58,7 +58,8 @@ def head_executor(weights: str, isa: str) -> NativeExecutor:
 @lru_cache
 def whole_logits(weights: str) -> Float32Array:
     """Of the rows 0 to NUM_ROWS - 1 of the table, [NUM_ROWS, VOCAB]."""
-    return head_executor(weights, ISAS[-1]).run(rows_batch(range(NUM_ROWS))).copy()
+    logits: Float32Array = head_executor(weights, ISAS[-1]).run(rows_batch(range(NUM_ROWS))).copy()
+    return logits
 
 
 def rows_batch(tokens: Sequence[int]) -> StepBatch:
