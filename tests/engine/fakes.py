@@ -129,6 +129,12 @@ class LetterDecoder:
     def push(self, token_id: int) -> str:
         return "" if token_id == EOS_ID else chr(ord("a") + token_id)
 
+    def push_bytes(self, data: bytes) -> str:
+        return data.decode()
+
+    def bytes_of(self, token_id: int) -> bytes:
+        return self.push(token_id).encode()
+
     def finish(self) -> str:
         return ""
 
@@ -145,6 +151,9 @@ class LetterTokenizer:
 
     def is_control(self, token_id: int) -> bool:
         return token_id == EOS_ID
+
+    def encode(self, text: str, *, at_start: bool = True) -> list[int]:
+        return [ord(letter) - ord("a") for letter in text]
 
     def decoder(self, *, skip_special_tokens: bool = True) -> LetterDecoder:
         return LetterDecoder()

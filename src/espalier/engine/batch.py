@@ -17,8 +17,8 @@ from espalier.exec.executor import Int32Array, StepBatch
 class LogitSpan(NamedTuple):
     """Which rows of a step's logits belong to one chunk.
 
-    Rows `first .. first + num_scored - 1` give the logprobs of prompt tokens; the row after them
-    samples the next token, where `is_sampled`.
+    Rows `first .. first + num_scored - 1` give the logprobs of tokens that were not sampled, of the
+    prompt or forced; the row after them samples the next token, where `is_sampled`.
     """
 
     chunk: Chunk
@@ -57,12 +57,14 @@ def _logit_spans(
         first = len(rows)
         to_row = row_start - start  # from a position
         num_scored = 0
-        if state.next_scored < state.num_prompt:
-            # Logits at position p - 1 give the probability of prompt token p.
-            num_scored = max(0, min(end, state.num_prompt - 1) - (state.next_scored - 1))
+        if state.is_scoring:
+            # Logits at position p - 1 give the probability of token p.
+            num_scored = max(0, min(end, state.scored_end - 1) - (state.next_scored - 1))
             scored_from = state.next_scored - 1 + to_row
             rows.extend(range(scored_from, scored_from + num_scored))
-        is_sampled = end == state.num_tokens and state.num_new_left > 0
+        is_sampled = (
+            end == state.num_tokens and state.num_new_left > 0 and state.final_reason is None
+        )
         if is_sampled:
             rows.append(end - 1 + to_row)
         spans.append(LogitSpan(chunk, first, num_scored, is_sampled))
