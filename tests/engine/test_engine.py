@@ -371,6 +371,10 @@ class FaultyMatcher:
     def must_stop(self) -> bool:
         return self.place in ("stop", "early") and self.num_accepted == 2
 
+    @property
+    def state_key(self) -> None:
+        return None
+
     def mask(self) -> NDArray[np.uint32]:
         if self.place == "mask" and self.num_accepted == 1:
             raise ZeroDivisionError("a fault in the mask")

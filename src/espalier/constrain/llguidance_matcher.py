@@ -44,6 +44,11 @@ class LlguidanceMatcher:
         # The library tells late where nothing can follow, so the mask is asked.
         return self.is_complete and np.array_equal(self.mask(), self._ends)
 
+    @property
+    def state_key(self) -> None:
+        """See Matcher; the library does not tell."""
+        return None
+
     def mask(self) -> NDArray[np.uint32]:
         """See Matcher."""
         if self._num_ends:
