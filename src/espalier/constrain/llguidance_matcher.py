@@ -14,6 +14,7 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, regex_to_lark
 from numpy.typing import NDArray
 
+from espalier import _native
 from espalier.constrain.matcher import MAX_FORCED_BYTES, MatcherTokenizer
 from espalier.errors import CapacityError, UserInputError
 
@@ -63,6 +64,15 @@ class RegexMatcher:
             self._check()
             self._mask = self._fitted(words)
         return self._mask
+
+    @property
+    def num_allowed(self) -> int:
+        """See Matcher."""
+        return _native.count_allowed(self.mask())
+
+    def allowed_ids(self) -> NDArray[np.int32]:
+        """See Matcher."""
+        return _native.allowed_ids(self.mask())
 
     def forced_bytes(self) -> bytes:
         """See Matcher."""
