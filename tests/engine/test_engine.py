@@ -375,6 +375,13 @@ class FaultyMatcher:
     def state_key(self) -> None:
         return None
 
+    @property
+    def num_allowed(self) -> int:
+        return 1
+
+    def allowed_ids(self) -> NDArray[np.int32]:
+        return np.array([3], dtype=np.int32)
+
     def mask(self) -> NDArray[np.uint32]:
         if self.place == "mask" and self.num_accepted == 1:
             raise ZeroDivisionError("a fault in the mask")

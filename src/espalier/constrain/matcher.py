@@ -64,6 +64,18 @@ class Matcher(Protocol):
         """
         ...
 
+    @property
+    def num_allowed(self) -> int:
+        """How many tokens `mask` allows. Raises as it does."""
+        ...
+
+    def allowed_ids(self) -> NDArray[np.int32]:
+        """The tokens that `mask` allows, ascending: [num_allowed]. Read-only and shared.
+
+        Cheap where they are few; ask `num_allowed` first. Raises as `mask` does.
+        """
+        ...
+
     def forced_bytes(self) -> bytes:
         """The longest bytes with which every way to go on begins; b"" where the text may end here.
 
