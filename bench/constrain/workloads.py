@@ -1,7 +1,8 @@
 """Prompts and forms of the paper's JSON workloads (section 7.2), and of twenty JSON schemas.
 
 "character": a short prompt and one regex of eleven fields, one of them nested. "city": facts from a
-long page. "schemas": records such as services exchange. All text is made here.
+long page, which eight requests share. "schemas": records such as services exchange. All text is
+made here.
 """
 
 from __future__ import annotations
@@ -84,11 +85,21 @@ CITY_REGEX = (
     r"\}"
 )
 _PLACES = "old harbour|cathedral|market square|city wall|opera house|botanical garden|clock tower"
+_READERS = (
+    "a pupil",
+    "a traveller",
+    "a historian",
+    "an architect",
+    "a journalist",
+    "a librarian",
+    "a student",
+    "a mayor",
+)
 _LANDS = ("Norvania", "Estmark", "Caldonia", "Tirrenia")
 
 
-def city_page(index: int, num_sentences: int = 90) -> str:
-    """A page about a city that is made up, about 1,500 tokens."""
+def city_page(index: int, num_sentences: int = 42) -> str:
+    """A page about a city that is made up, about 1,400 tokens."""
     rng = random.Random(index)
     name, country = f"{_LAST[index % len(_LAST)]} {index}", _LANDS[index % len(_LANDS)]
     lines = [
@@ -107,7 +118,11 @@ def city_page(index: int, num_sentences: int = 90) -> str:
 
 
 def _city(index: int) -> Work:
-    prompt = f"{city_page(index)}\n\nGive the facts about the city of this page in JSON.\n"
+    reader = _READERS[index % len(_READERS)]
+    prompt = (
+        f"{city_page(index // len(_READERS))}\n\n"
+        f"Give the facts about the city of this page to {reader}, in JSON.\n"
+    )
     return Work(prompt, {"regex": CITY_REGEX}, 256)
 
 

@@ -439,7 +439,7 @@ def test_a_dtype_that_no_token_can_spell_is_refused() -> None:
     core = make_core()
     sampling = SamplingParams(temperature=0.0, max_new_tokens=4)
     # The tokenizer's texts are single letters, so "True" and "False" cannot be spelled.
-    with pytest.raises(UserInputError, match="cannot be used"):
+    with pytest.raises(UserInputError, match="cannot be met"):
         core.add_request(
             EngineRequest("r", (1,), sampling, constraint=Constraint(ConstraintKind.DTYPE, "bool"))
         )
