@@ -41,7 +41,7 @@ class Arrays:
     def is_empty(self) -> bool:
         """Plainly no array satisfies it."""
         most = self.most
-        if most is not None and most < self.low:
+        if most is not None and most < max(self.low, 0):
             return True
         return any(item.high is not None and item.high < item.low for item in self.some)
 

@@ -6,14 +6,15 @@ The algebra is closed under negation (Attouche et al., Witness Generation for JS
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Union
 
 from espalier.constrain.schema.assertions import Few, denied_of, sets_of
-from espalier.constrain.schema.arrays import Arrays
+from espalier.constrain.schema.arrays import Arrays, Some
+from espalier.constrain.schema.evaluated import Case, cases_of
 from espalier.constrain.schema.node import NEVER, Goal, Negation, Node, goal_of, joined
 from espalier.constrain.schema.numbers import Numbers
-from espalier.constrain.schema.objects import Objects
+from espalier.constrain.schema.objects import NO_OBJECT, Objects
 from espalier.constrain.schema.refusal import NotRegular
 from espalier.constrain.schema.strings import Strings
 
@@ -25,7 +26,7 @@ MAX_EMPTINESS_DEPTH = 4
 
 _APPLICATORS = frozenset(
     ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
-    + ("dependentSchemas",)
+    + ("dependentSchemas", "unevaluatedProperties", "unevaluatedItems")
 )
 _ANYTHING = Node(None, "")
 
@@ -157,7 +158,45 @@ class Expander:
                 )
                 found = self._meet(found, absent + present, kind, node)
             return found
+        if keyword == "unevaluatedProperties" and kind == "object":
+            return self._unevaluated(node, kind, self._names_left)
+        if keyword == "unevaluatedItems" and kind == "array":
+            return self._unevaluated(node, kind, self._items_left)
         return self._part(_ANYTHING, kind)
+
+    def _unevaluated(
+        self, node: Node, kind: str, left: Callable[[Case, Node], ValueSet]
+    ) -> Union_:
+        """`unevaluated...` of a node: in each case, what it asks of whatever is left."""
+        found: dict[ValueSet, None] = {}
+        for case in cases_of(node, kind, with_unevaluated=False):
+            holds = self.alternatives(case.condition, kind)
+            found.update(dict.fromkeys(self._meet(holds, (left(case, node),), kind, node)))
+        return tuple(found)
+
+    def _names_left(self, case: Case, node: Node) -> ValueSet:
+        goal = goal_of(node.keywords["unevaluatedProperties"])
+        return Objects() if case.all_names or not goal else Objects(every=((case.rest, goal),))
+
+    def _names_denied(self, case: Case, node: Node) -> ValueSet:
+        denied = goal_of(node.keywords["unevaluatedProperties"].negation)
+        return NO_OBJECT if case.all_names else Objects(some=((case.rest, denied),))
+
+    def _items_left(self, case: Case, node: Node) -> ValueSet:
+        if case.all_items:
+            return Arrays()
+        allowed = node.keywords["unevaluatedItems"]
+        if case.contained:
+            allowed = Node(node, "unevaluatedItems")
+            allowed.keywords = {"anyOf": [node.keywords["unevaluatedItems"], *case.contained]}
+        return Arrays(prefix=((),) * case.num_items, rest=goal_of(allowed))
+
+    def _items_denied(self, case: Case, node: Node) -> ValueSet:
+        if case.all_items:
+            return Arrays(high=-1)
+        parts = (node.keywords["unevaluatedItems"], *case.contained)
+        denied = goal_of(*(part.negation for part in parts))
+        return Arrays(some=(Some(denied, start=case.num_items),))
 
     def _exactly_one(self, nodes: list[Node], kind: str) -> list[Goal]:
         goals = []
@@ -196,6 +235,10 @@ class Expander:
                     present: Union_ = (Objects(required=frozenset((name,))),)
                     denied = self.alternatives(goal_of(child.negation), kind)
                     found += self._meet(present, denied, kind, node)
+            elif keyword == "unevaluatedProperties" and kind == "object":
+                found += self._unevaluated(node, kind, self._names_denied)
+            elif keyword == "unevaluatedItems" and kind == "array":
+                found += self._unevaluated(node, kind, self._items_denied)
         return tuple(dict.fromkeys(found))
 
 

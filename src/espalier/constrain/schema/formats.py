@@ -60,10 +60,10 @@ _LABEL = (
 _HOSTNAME = rf"{_LABEL}(?:\.{_LABEL})*"
 _ATEXT = "[0-9A-Za-z!#$%&'*+/=?^_`{|}~-]"
 # RFC 5321 in the form of a dot-string; quoted local parts and address literals are left out.
-_EMAIL = rf"(?:{_ATEXT}|{_ATEXT}(?:{_ATEXT}|\.{_ATEXT}){{0,30}}{_ATEXT})@{_HOSTNAME}"
+_EMAIL = rf"(?=[^@]{{1,64}}@){_ATEXT}+(?:\.{_ATEXT}+)*@{_HOSTNAME}"
 
 # RFC 3986, appendix A.
-_UNRESERVED = "0-9A-Za-z._~-"
+_UNRESERVED = r"0-9A-Za-z._~\-"
 _SUB_DELIMS = "!$&'()*+,;="
 _PERCENT = "%[0-9A-Fa-f]{2}"
 _PCHAR = f"(?:[{_UNRESERVED}{_SUB_DELIMS}:@]|{_PERCENT})"

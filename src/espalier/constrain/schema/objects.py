@@ -86,3 +86,4 @@ class Objects:
 
 
 ANY_OBJECT = Objects()
+NO_OBJECT = Objects(high=-1)
