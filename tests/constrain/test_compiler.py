@@ -61,6 +61,7 @@ def is_accepted(grammar: Grammar, text: str) -> bool:
             ["[true]", "[true,false]"],
             ["[]", "[true, false]", "true"],
         ),
+        (ConstraintKind.EBNF, 'root ::= "(" root? ")"', ["()", "(())"], ["", "(()"]),
         (ConstraintKind.LARK, 'start: "(" start? ")"', ["()", "(())"], ["", "(()"]),
     ],
 )

@@ -6,6 +6,7 @@ import json
 import re
 
 from espalier.constrain.dtype import dtype_pattern
+from espalier.constrain.llguidance_ebnf import ebnf_grammar
 from espalier.constrain.llguidance_json import json_schema_grammar
 from espalier.constrain.llguidance_lark import lark_grammar
 from espalier.constrain.llguidance_regex import regex_grammar
@@ -28,6 +29,8 @@ def constraint_grammar(
         return regex_grammar(f"(?:{options})", tokenizer, vocab_size)
     if kind is ConstraintKind.JSON_SCHEMA:
         return json_schema_grammar(text, constraint.whitespace, tokenizer, vocab_size)
+    if kind is ConstraintKind.EBNF:
+        return ebnf_grammar(text, tokenizer, vocab_size)
     if kind is ConstraintKind.LARK:
         return lark_grammar(text, tokenizer, vocab_size)
     raise UnsupportedError(f"constraints of kind {kind.value!r} are not supported yet.")

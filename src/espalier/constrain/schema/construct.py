@@ -1,0 +1,124 @@
+"""Patterns put together: the same texts in fewer parts.
+
+Knows Pattern and nothing of JSON. What plainly has no text becomes NOTHING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from espalier.constrain.pattern import (
+    EMPTY,
+    NOTHING,
+    Alternation,
+    Both,
+    CharClass,
+    CodePoints,
+    Concat,
+    Literal,
+    Pattern,
+    Repeat,
+    Without,
+)
+
+
+def concat(parts: Iterable[Pattern]) -> Pattern:
+    """Texts of the parts in a row; neighbouring literals become one."""
+    found: list[Pattern] = []
+    texts: list[str] = []
+    for part in parts:
+        for item in part.parts if isinstance(part, Concat) else (part,):
+            if isinstance(item, Literal):
+                texts.append(item.text)
+                continue
+            if item == NOTHING:
+                return NOTHING
+            if texts:
+                found.append(Literal("".join(texts)))
+                texts = []
+            found.append(item)
+    if texts and (any(texts) or not found):
+        found.append(Literal("".join(texts)))
+    kept = [item for item in found if item != EMPTY] if len(found) > 1 else found
+    if not kept:
+        return EMPTY
+    return kept[0] if len(kept) == 1 else Concat(tuple(kept))
+
+
+def either(options: Iterable[Pattern]) -> Pattern:
+    """Texts of any option, each named once."""
+    found: dict[Pattern, None] = {}
+    for option in options:
+        if isinstance(option, Alternation):
+            found.update(dict.fromkeys(option.options))
+        else:
+            found[option] = None
+    if len(found) == 1:
+        return next(iter(found))
+    return Alternation(tuple(found))
+
+
+def repeat(inner: Pattern, low: int, high: int | None) -> Pattern:
+    """`low` to `high` texts of `inner`; no text where `high` is below `low`."""
+    if high is not None and high < low:
+        return NOTHING
+    if inner == NOTHING:
+        return EMPTY if low == 0 else NOTHING
+    if high == 0 or inner == EMPTY:
+        return EMPTY
+    return inner if (low, high) == (1, 1) else Repeat(inner, low, high)
+
+
+def optional(inner: Pattern) -> Pattern:
+    """Texts of `inner`, and the empty one."""
+    return repeat(inner, 0, 1)
+
+
+def both(left: Pattern, right: Pattern) -> Pattern:
+    """Texts of both."""
+    return NOTHING if NOTHING in (left, right) else Both(left, right)
+
+
+def without(left: Pattern, right: Pattern) -> Pattern:
+    """Texts of `left` that `right` lacks."""
+    return left if NOTHING in (left, right) else Without(left, right)
+
+
+def char_class(ranges: Iterable[tuple[int, int]]) -> CharClass:
+    """Characters of ranges in any order, which may overlap."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return CharClass(tuple(merged))
+
+
+def inverted(ranges: CodePoints) -> CodePoints:
+    """All characters outside sorted ranges."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    for low, high in ranges:
+        if low > start:
+            found.append((start, low - 1))
+        start = high + 1
+    if start <= 0x10FFFF:
+        found.append((start, 0x10FFFF))
+    return tuple(found)
+
+
+def has_empty_text(pattern: Pattern) -> bool:
+    """The empty text is among the texts."""
+    if isinstance(pattern, Literal):
+        return not pattern.text
+    if isinstance(pattern, CharClass):
+        return False
+    if isinstance(pattern, Concat):
+        return all(has_empty_text(part) for part in pattern.parts)
+    if isinstance(pattern, Alternation):
+        return any(has_empty_text(option) for option in pattern.options)
+    if isinstance(pattern, Repeat):
+        return pattern.low == 0 or has_empty_text(pattern.inner)
+    right = has_empty_text(pattern.right)
+    return has_empty_text(pattern.left) and (right if isinstance(pattern, Both) else not right)
