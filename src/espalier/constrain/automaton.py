@@ -128,9 +128,11 @@ class AutomatonMatcher:
         """See Matcher."""
         if self._state & (_ACCEPTING | _CAN_GO_ON) == _ACCEPTING:
             return True
-        # Some byte may follow, which need not be in any token.
-        explored = self._explored
-        return not explored.spells_all and self.is_complete and explored.can_only_end(self._state)
+        if not self.is_complete or self._explored.spells_all:
+            return False
+        # Some byte may follow, but perhaps none that a token has.
+        allowed = self._allowed or self._find_allowed()
+        return allowed.num_allowed == self._explored.num_ends
 
     @property
     def state_key(self) -> tuple[int, int]:
@@ -218,7 +220,7 @@ class _Explored:
             )
         self.number = next(_numbers)
         self.spells_all = vocabulary.spells_all
-        self._num_ends = sum(token_id < vocab_size for token_id in vocabulary.eos_ids)
+        self.num_ends = sum(token_id < vocab_size for token_id in vocabulary.eos_ids)
         self._mask_bytes = 4 * ((vocab_size + 31) // 32) + _MASK_OVERHEAD_BYTES
         self._max_masks = max(1, max_mask_bytes // self._mask_bytes)
         self._masks: OrderedDict[int, AllowedTokens] = OrderedDict()
@@ -245,10 +247,6 @@ class _Explored:
             if len(self._masks) > self._max_masks:
                 self._masks.popitem(last=False)
         return found
-
-    def can_only_end(self, state: int) -> bool:
-        """No token of text may follow in a state where the text may end."""
-        return self.allowed(state).num_allowed == self._num_ends
 
 
 def _capacity_error(error: _native.AutomatonLimitError) -> CapacityError:
