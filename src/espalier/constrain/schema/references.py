@@ -82,7 +82,8 @@ class References:
         return found
 
     def _at_pointer(self, value: Any, pointer: str) -> Node | None:
-        holder, key = None, None
+        holder: Any = None
+        key: Any = None
         for token in pointer.split("/")[1:]:
             holder, key = value, token.replace("~1", "/").replace("~0", "~")
             if isinstance(value, dict) and key in value:
