@@ -24,7 +24,7 @@ from espalier.constrain.schema.refusal import NotRegular
 from espalier.constrain.schema.strings import Strings
 from espalier.errors import UserInputError
 
-MAX_NESTING = 60  # arrays and objects inside each other that a pattern describes
+MAX_NESTING = 50  # arrays and objects inside each other that a pattern describes
 MAX_PATTERNS = 20_000  # patterns of goals that one schema may need
 
 MAX_LEAVES = 2_000
