@@ -87,9 +87,8 @@ class HashExecutor:
         assert len(hashes) == batch.num_rows
         rows = batch.logit_rows.tolist()
         assert rows == sorted(set(rows))
-        return np.array([logits_of(hashes[row]) for row in rows], np.float32).reshape(
-            len(rows), VOCAB_SIZE
-        )
+        logits = np.array([logits_of(hashes[row]) for row in rows], np.float32)
+        return only_wanted(logits.reshape(len(rows), VOCAB_SIZE), batch)
 
     def _run_sequence(
         self, batch: StepBatch, index: int, hashes: list[int], written: set[int]
@@ -119,6 +118,19 @@ class HashExecutor:
 
     def close(self) -> None:
         self.is_closed = True
+
+
+def only_wanted(logits: Float32Array, batch: StepBatch) -> Float32Array:
+    """Logits in which those that a step does not want are no numbers."""
+    if batch.wanted_starts is None or batch.wanted_ids is None:
+        return logits
+    for row, values in enumerate(logits):
+        wanted = batch.wanted_ids[batch.wanted_starts[row] : batch.wanted_starts[row + 1]]
+        if len(wanted):
+            kept = values[wanted]
+            values[:] = np.nan
+            values[wanted] = kept
+    return logits
 
 
 class LetterDecoder:

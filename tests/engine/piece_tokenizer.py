@@ -5,6 +5,8 @@ Merges overlap, so that a text has many encodings and later text changes the tok
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tests.engine.fakes import EOS_ID, VOCAB_SIZE
 
 PIECES = ("a", "b", "c", "d", "e", "{", "}", ",", "ab", "bc", "abc", "{a", "de", "},", "cd", "ee")
@@ -44,7 +46,7 @@ class PieceTokenizer:
     def encode(self, text: str, *, at_start: bool = True) -> list[int]:
         parts = list(text)
         while True:
-            pairs = [left + right for left, right in zip(parts, parts[1:], strict=False)]
+            pairs = [left + right for left, right in pairwise(parts)]
             ranked = [MERGES.index(pair) for pair in pairs if pair in MERGES]
             if not ranked:
                 return [PIECES.index(part) for part in parts]

@@ -30,7 +30,6 @@ from espalier.constrain.guide import Guide
 from espalier.constraint import Constraint, ConstraintKind
 from espalier.engine.engine import EngineCore
 from espalier.engine.options import EngineOptions
-from espalier.engine.output_text import OutputText
 from espalier.engine.request import EngineRequest, RequestOutput
 from espalier.engine.sampler import SampledToken, SampleRow
 from espalier.engine.sampler_reference import ReferenceSampler
@@ -70,7 +69,6 @@ def naive(asked: EngineRequest) -> RequestOutput:
     sampling = asked.sampling
     grammar = compiler_of(TOKENIZER, VOCAB_SIZE).compile(asked.constraint)
     guide = Guide(grammar.matcher(), Canonicaliser(TOKENIZER), sampling.max_new_tokens)
-    text = OutputText(TOKENIZER, sampling)
     output_ids = list(guide.start().token_ids)
     shown = 0  # characters that were looked through for stops
     sampler = ReferenceSampler(VOCAB_SIZE)
@@ -94,7 +92,6 @@ def naive(asked: EngineRequest) -> RequestOutput:
             return naive_ended(asked, output_ids, FinishReason("stop", matched=EOS_ID))
         change = guide.take(sampled.token_id)
         output_ids[len(output_ids) - change.num_removed :] = change.token_ids
-    assert text
 
 
 def naive_stop(text: str, shown: int, stops: tuple[str, ...]) -> tuple[int, str] | None:

@@ -371,6 +371,17 @@ class FaultyMatcher:
     def must_stop(self) -> bool:
         return self.place in ("stop", "early") and self.num_accepted == 2
 
+    @property
+    def state_key(self) -> None:
+        return None
+
+    @property
+    def num_allowed(self) -> int:
+        return 1
+
+    def allowed_ids(self) -> NDArray[np.int32]:
+        return np.array([3], dtype=np.int32)
+
     def mask(self) -> NDArray[np.uint32]:
         if self.place == "mask" and self.num_accepted == 1:
             raise ZeroDivisionError("a fault in the mask")
@@ -428,7 +439,7 @@ def test_a_dtype_that_no_token_can_spell_is_refused() -> None:
     core = make_core()
     sampling = SamplingParams(temperature=0.0, max_new_tokens=4)
     # The tokenizer's texts are single letters, so "True" and "False" cannot be spelled.
-    with pytest.raises(UserInputError, match="cannot be used"):
+    with pytest.raises(UserInputError, match="cannot be met"):
         core.add_request(
             EngineRequest("r", (1,), sampling, constraint=Constraint(ConstraintKind.DTYPE, "bool"))
         )

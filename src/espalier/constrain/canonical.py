@@ -8,8 +8,10 @@ and no KV; the text of an output is tokenised by itself, after its prompt.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +21,7 @@ from espalier.constrain.matcher import MatcherTokenizer
 
 MAX_PAIRS = 1 << 18  # pairs of tokens that are remembered
 MAX_SUFFIXES = 1 << 14
+CONTEXT_TOKENS = 16  # before forced text that tell which tokens it has
 MAX_TRIED_TOKENS = 64  # tokens across a border that are tried one by one
 _NO_BYTE = 256
 _WINDOWS = (8, 64)  # tokens that are tokenised again before all of the text is
@@ -39,11 +42,40 @@ class Replacement(NamedTuple):
     token_ids: list[int]
 
 
+class Extensions:
+    """Extensions that were found, by where they were: the least recently used go first."""
+
+    def __init__(self, max_entries: int = 1 << 14) -> None:
+        self._max_entries = max_entries
+        self._entries: OrderedDict[Hashable, tuple[int, list[int]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> tuple[int, list[int]] | None:
+        """Number of tokens replaced and the tokens that replace them, None for an unknown key."""
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, extension: tuple[int, list[int]]) -> None:
+        """Remembers an extension. Lists are shared: nobody may change them."""
+        with self._lock:
+            self._entries[key] = extension
+            if len(self._entries) > self._max_entries:
+                self._entries.popitem(last=False)
+
+
 class Canonicaliser:
-    """Heals the ends of outputs for one tokenizer. Safe to share between threads."""
+    """Heals the ends of outputs for one tokenizer. Safe to share between threads.
+
+    Attributes:
+        known: extensions that guides have found.
+    """
 
     def __init__(self, tokenizer: CanonicalTokenizer) -> None:
         self._tokenizer = tokenizer
+        self.known = Extensions()
         self._pairs: dict[tuple[int, int], bool] = {}
         self._followers: dict[bytes, frozenset[int]] = {}
         ids = range(tokenizer.vocab_size)
@@ -87,16 +119,20 @@ class Canonicaliser:
 
         `next_bytes` tells which bytes may come after the text of a replacement, none where the
         text must end there. The tokens at the end that one of those could change are left to be
-        generated. None where no token is certain.
+        generated. None where no token is certain. It looks at the last CONTEXT_TOKENS tokens only.
         """
-        whole = self._retokenised(token_ids, forced)
+        num_before = max(0, len(token_ids) - CONTEXT_TOKENS)
+        context = token_ids[num_before:]
+        whole = self._retokenised(context, forced, is_all=num_before == 0)
         if whole is None or not whole.token_ids:
             return None
-        count = self._num_certain(token_ids, whole, next_bytes(whole))
-        certain = Replacement(whole.num_kept, whole.token_ids[:count])
-        num_known = sum(len(self._bytes[token_id]) for token_id in token_ids[whole.num_kept :])
-        num_covered = sum(len(self._bytes[token_id]) for token_id in certain.token_ids)
-        return certain if num_covered > num_known else None
+        following = next_bytes(Replacement(num_before + whole.num_kept, whole.token_ids))
+        count = self._num_certain(context, whole, following)
+        num_known = len(self.text_bytes(context[whole.num_kept :]))
+        certain = whole.token_ids[:count]
+        if len(self.text_bytes(certain)) <= num_known:
+            return None
+        return Replacement(num_before + whole.num_kept, certain)
 
     def first_bytes(self, mask: NDArray[np.uint32]) -> frozenset[int]:
         """The bytes that the tokens of a mask begin with."""
@@ -140,10 +176,13 @@ class Canonicaliser:
             self._pairs[key] = known
         return known
 
-    def _retokenised(self, token_ids: Sequence[int], more: bytes) -> Replacement | None:
+    def _retokenised(
+        self, token_ids: Sequence[int], more: bytes, *, is_all: bool = True
+    ) -> Replacement | None:
         """The tokens of the text and of `more`, as far as it is whole characters.
 
-        None where they would stand for other bytes, as where bytes have no token.
+        None where they would stand for other bytes, as where bytes have no token. `is_all`: no
+        other tokens come before these.
         """
         for size in (*_WINDOWS, len(token_ids)):
             start = self._window_start(token_ids, size)
@@ -153,7 +192,7 @@ class Canonicaliser:
             if encoded is None:
                 return None
             num_same = _common_length(window, encoded)
-            if num_same or start == 0 or size >= len(token_ids):
+            if num_same or (is_all and (start == 0 or size >= len(token_ids))):
                 return Replacement(start + num_same, encoded[num_same:])
         return None
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 
+from espalier.constrain.automaton import AutomatonGrammar
 from espalier.constrain.dtype import dtype_pattern
+from espalier.constrain.finite_language import choices_pattern
 from espalier.constrain.llguidance_ebnf import ebnf_grammar
 from espalier.constrain.llguidance_json import json_schema_grammar
 from espalier.constrain.llguidance_lark import lark_grammar
-from espalier.constrain.llguidance_regex import regex_grammar
 from espalier.constrain.matcher import Grammar, MatcherTokenizer
-from espalier.constraint import Constraint, ConstraintKind
+from espalier.constrain.regex_parser import parse_regex
+from espalier.constrain.schema import NotRegular, check_schema, schema_pattern
+from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
 from espalier.errors import UnsupportedError, UserInputError, shown
 
 
@@ -21,19 +23,30 @@ def constraint_grammar(
     """Compiles a constraint; raises as GrammarCompiler.compile."""
     kind, text = constraint.kind, constraint.text
     if kind is ConstraintKind.DTYPE:
-        return regex_grammar(dtype_pattern(text), tokenizer, vocab_size)
+        return AutomatonGrammar(parse_regex(dtype_pattern(text)), tokenizer, vocab_size)
     if kind is ConstraintKind.REGEX:
-        return regex_grammar(text, tokenizer, vocab_size)
+        return AutomatonGrammar(parse_regex(text), tokenizer, vocab_size)
     if kind is ConstraintKind.CHOICES:
-        options = "|".join(map(re.escape, parsed_choices(text)))
-        return regex_grammar(f"(?:{options})", tokenizer, vocab_size)
+        return AutomatonGrammar(choices_pattern(parsed_choices(text)), tokenizer, vocab_size)
     if kind is ConstraintKind.JSON_SCHEMA:
-        return json_schema_grammar(text, constraint.whitespace, tokenizer, vocab_size)
+        return schema_grammar(text, constraint.whitespace, tokenizer, vocab_size)
     if kind is ConstraintKind.EBNF:
         return ebnf_grammar(text, tokenizer, vocab_size)
     if kind is ConstraintKind.LARK:
         return lark_grammar(text, tokenizer, vocab_size)
     raise UnsupportedError(f"constraints of kind {kind.value!r} are not supported yet.")
+
+
+def schema_grammar(
+    text: str, whitespace: JsonWhitespace, tokenizer: MatcherTokenizer, vocab_size: int
+) -> Grammar:
+    """A schema by our own automaton, or by llguidance where its values nest without end."""
+    checked = check_schema(text)
+    try:
+        pattern = schema_pattern(checked, whitespace)
+    except NotRegular:
+        return json_schema_grammar(text, whitespace, tokenizer, vocab_size)
+    return AutomatonGrammar(pattern, tokenizer, vocab_size)
 
 
 def parsed_choices(text: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.constrain.canonical import Canonicaliser, Replacement
+from espalier.constrain.canonical import CONTEXT_TOKENS, Canonicaliser, Replacement
 from espalier.constrain.matcher import Matcher
 
 
@@ -91,7 +91,7 @@ class Guide:
         forced = self.matcher.forced_bytes()
         if not forced:
             return None
-        extension = canonicaliser.extend(self._token_ids, forced, self._next_bytes)
+        extension = self._extended(canonicaliser, forced)
         if extension is None:
             return None
         room = self._max_tokens - extension.num_kept
@@ -99,6 +99,20 @@ class Guide:
             return extension
         cut = Replacement(extension.num_kept, extension.token_ids[:room])
         return cut if self._covers_text(cut) else None
+
+    def _extended(self, canonicaliser: Canonicaliser, forced: bytes) -> Replacement | None:
+        """The tokens of forced bytes; what is known of the same place in other outputs is kept."""
+        num_known = len(self._token_ids)
+        state, context = self.matcher.state_key, tuple(self._token_ids[-CONTEXT_TOKENS:])
+        key = None if state is None else (state, context, num_known > CONTEXT_TOKENS)
+        found = canonicaliser.known.get(key) if key is not None else None
+        if found is None:
+            found = canonicaliser.extend(self._token_ids, forced, self._next_bytes)
+            if key is not None:
+                canonicaliser.known.put(key, _relative(found, num_known))
+            return found
+        num_removed, token_ids = found
+        return Replacement(num_known - num_removed, token_ids) if token_ids else None
 
     def _next_bytes(self, replacement: Replacement) -> frozenset[int]:
         """Bytes that may come after the text of a replacement; none where it must end there."""
@@ -132,3 +146,10 @@ class Guide:
             self.matcher.rollback(len(removed))
         for token_id in added:
             self.matcher.accept(token_id)
+
+
+def _relative(extension: Replacement | None, num_known: int) -> tuple[int, list[int]]:
+    """How many tokens are replaced, and by which; none where there is no extension."""
+    if extension is None:
+        return 0, []
+    return num_known - extension.num_kept, extension.token_ids

@@ -10,6 +10,7 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
+from espalier import _native
 from espalier.constrain.llguidance_failure import DEAD_END, failure
 from espalier.constrain.matcher import MAX_FORCED_BYTES
 from espalier.errors import CapacityError, UserInputError
@@ -44,6 +45,11 @@ class LlguidanceMatcher:
         # The library tells late where nothing can follow, so the mask is asked.
         return self.is_complete and np.array_equal(self.mask(), self._ends)
 
+    @property
+    def state_key(self) -> None:
+        """See Matcher; the library does not tell."""
+        return None
+
     def mask(self) -> NDArray[np.uint32]:
         """See Matcher."""
         if self._num_ends:
@@ -53,6 +59,15 @@ class LlguidanceMatcher:
             self._check()
             self._mask = self._fitted(words)
         return self._mask
+
+    @property
+    def num_allowed(self) -> int:
+        """See Matcher."""
+        return _native.count_allowed(self.mask())
+
+    def allowed_ids(self) -> NDArray[np.int32]:
+        """See Matcher."""
+        return _native.allowed_ids(self.mask())
 
     def forced_bytes(self) -> bytes:
         """See Matcher."""

@@ -34,6 +34,7 @@ from espalier.engine.step_results import (
     score_tokens,
     start_output,
     take_token,
+    wanted_tokens,
 )
 from espalier.engine.validation import check_request
 from espalier.errors import (
@@ -145,7 +146,7 @@ class EngineCore:
         self._admit()
         chunks = self._scheduler.next_chunks()
         if chunks:
-            batch, spans = build_batch(chunks)
+            batch, spans = build_batch(chunks, wanted_tokens(chunks))
             logits = self._run(batch, chunks)
             if logits is not None:
                 self._advance(chunks)

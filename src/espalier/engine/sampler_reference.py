@@ -194,7 +194,7 @@ class ReferenceSampler:
 
 def _allowed(mask: NDArray[np.uint32], vocab_size: int) -> NDArray[np.bool_]:
     bits = np.unpackbits(mask.astype("<u4").view(np.uint8), bitorder="little")
-    return bits[:vocab_size] != 0
+    return bits[:vocab_size].astype(bool)
 
 
 def _capped(value: np.float32) -> np.float32:

@@ -7,6 +7,7 @@ wrong with one request is that request's error: it comes back as a value and the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import numpy as np
@@ -17,8 +18,9 @@ from espalier.engine.batch import LogitSpan
 from espalier.engine.request import LogprobTable
 from espalier.engine.request_state import RequestState
 from espalier.engine.sampler import SampledToken, SampleResult, SampleRow
+from espalier.engine.scheduler import Chunk
 from espalier.errors import BackendError, EspalierError, SamplingError
-from espalier.exec.executor import Float32Array
+from espalier.exec.executor import MAX_WANTED_IDS, Float32Array, Int32Array
 from espalier.types import FinishReason, TokenLogprob
 
 
@@ -108,6 +110,25 @@ def sample_tokens(
         results[index] = result
     assert None not in results
     return [result for result in results if result is not None]
+
+
+def wanted_tokens(chunks: Sequence[Chunk]) -> dict[RequestState, Int32Array]:
+    """The tokens that may come next, of requests that allow few and ask for no logprobs.
+
+    What goes wrong here goes wrong again where the token is chosen, and is told there.
+    """
+    wanted = {}
+    for state, _, end in chunks:
+        if end != state.num_tokens or state.request.return_logprob or state.guide is None:
+            continue
+        if state.planned:
+            wanted[state] = np.array([state.planned[0]], dtype=np.int32)
+            continue
+        with suppress(Exception):
+            matcher = state.guide.matcher
+            if matcher.num_allowed <= MAX_WANTED_IDS:
+                wanted[state] = matcher.allowed_ids()
+    return wanted
 
 
 def take_token(state: RequestState, sampled: SampledToken) -> Outcome:

@@ -19,6 +19,11 @@ from espalier.exec.plan import Plan
 Int32Array = NDArray[np.int32]
 Float32Array = NDArray[np.float32]
 
+# Rows that want more tokens than this should want all. With 16 rows of SmolLM2 in AMX tiles, where
+# the whole head costs least, 256 tokens of its own for each row take 0.9 of its time and 512 take
+# 1.3; one row gains with 1,024 still (bench/engine/wanted.py, docs/benchmarks.md).
+MAX_WANTED_IDS = 256
+
 
 class TensorType(str, Enum):
     """How a tensor is stored in a model file; the values are GGUF's names."""
