@@ -6,6 +6,7 @@ kept. Knows no syntax that a pattern was written in.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ MAX_COMPILE_STEPS = 1_000_000
 MAX_STEPS = 1_000_000  # of one mask, one token or one forced span
 
 _CLASSES = (Literal, CharClass, Concat, Alternation, Repeat, Both, Without)
+_numbers = itertools.count()
 _UTF8_BYTES = frozenset({*range(0x80), *range(0x80, 0xC0), *range(0xC2, 0xF5)})
 _MASK_OVERHEAD_BYTES = 400  # objects around the words of a mask
 
@@ -141,6 +143,11 @@ class AutomatonMatcher:
         return self.num_allowed == self._explored.num_ends
 
     @property
+    def state_key(self) -> tuple[int, int]:
+        """See Matcher."""
+        return self._explored.number, self._state
+
+    @property
     def num_allowed(self) -> int:
         """See Matcher."""
         return (self._allowed or self._find_allowed()).num_allowed
@@ -241,6 +248,7 @@ class _Explored:
                 "The form that the output must have cannot be met: no text made of this model's "
                 "tokens matches it. See that its parts do not contradict each other."
             )
+        self.number = next(_numbers)
         self.spells_all = vocabulary.spells_all
         self.num_ends = sum(token_id < vocab_size for token_id in vocabulary.eos_ids)
         self._mask_bytes = 4 * ((vocab_size + 31) // 32) + _MASK_OVERHEAD_BYTES

@@ -6,7 +6,7 @@ users), a matcher per generation. They know bytes of tokens and nothing of logit
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Protocol
 
 import numpy as np
@@ -48,6 +48,11 @@ class Matcher(Protocol):
     @property
     def must_stop(self) -> bool:
         """The text so far is in the language and nothing may follow (or it was ended)."""
+        ...
+
+    @property
+    def state_key(self) -> Hashable | None:
+        """Equal keys (of any two matchers) mean equal answers from here on; None: not known."""
         ...
 
     def mask(self) -> NDArray[np.uint32]:

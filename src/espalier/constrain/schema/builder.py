@@ -1,0 +1,176 @@
+"""Patterns of checked schemas: goals to JSON text.
+
+Owns recursion: what would nest without end is not regular, unless a bound is given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from espalier.constrain.pattern import NOTHING, Literal, Pattern
+from espalier.constrain.schema.array_text import ArrayText
+from espalier.constrain.schema.arrays import Arrays
+from espalier.constrain.schema.assertions import Few
+from espalier.constrain.schema.constants import kind_of
+from espalier.constrain.schema.construct import either
+from espalier.constrain.schema.expand import Expander, ValueSet
+from espalier.constrain.schema.json_text import free_string
+from espalier.constrain.schema.layout import Layout
+from espalier.constrain.schema.node import KINDS, NEVER, Goal, Node
+from espalier.constrain.schema.number_text import number_pattern
+from espalier.constrain.schema.numbers import Numbers
+from espalier.constrain.schema.object_text import ObjectText
+from espalier.constrain.schema.refusal import NotRegular
+from espalier.constrain.schema.strings import Strings
+from espalier.errors import UserInputError
+
+MAX_NESTING = 50  # arrays and objects inside each other that a pattern describes
+MAX_PATTERNS = 20_000  # patterns of goals that one schema may need
+
+MAX_LEAVES = 2_000
+
+# Patterns of schemas of scalars, by their keywords: most schemas are made of few different ones.
+_LEAVES: dict[object, Pattern] = {}
+_LEAF_KEYWORDS = frozenset(
+    (
+        "type",
+        "format",
+        "pattern",
+        "minLength",
+        "maxLength",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    )
+)
+_CONTAINERS = frozenset(("array", "object"))
+
+_TEXTS = {None: Literal("null"), False: Literal("false"), True: Literal("true")}
+
+
+class Builder:
+    """Builds the patterns of one schema.
+
+    `max_recursion`: how often a goal may stand inside itself; None: a goal inside itself raises
+    NotRegular. `closes_objects`: see schema_pattern.
+    """
+
+    def __init__(self, layout: Layout, closes_objects: bool, max_recursion: int | None) -> None:
+        self.layout = layout
+        self.expander = Expander()
+        self._arrays = ArrayText(self)
+        self._objects = ObjectText(self, closes_objects)
+        self._max_recursion = max_recursion
+        self._open: Counter[Goal] = Counter()
+        self._known: dict[object, Pattern] = {}
+        self._num_built = 0
+
+    def pattern(self, goal: Goal, depth: int) -> Pattern:
+        """JSON texts, inside `depth` arrays and objects, of the values that satisfy a goal."""
+        if goal == NEVER:
+            return NOTHING
+        leaf = _leaf_key(goal[0]) if len(goal) == 1 and isinstance(goal[0], Node) else None
+        if leaf is not None:
+            found = _LEAVES.get(leaf)
+            if found is None:
+                if len(_LEAVES) >= MAX_LEAVES:
+                    _LEAVES.clear()
+                found = _LEAVES[leaf] = self._build(goal, depth)
+            return found
+        key: object = (goal, depth if self.layout.is_pretty else 0)
+        if self._max_recursion is not None:
+            key = (key, frozenset(self._open.items()))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._build(goal, depth)
+        return known
+
+    def _build(self, goal: Goal, depth: int) -> Pattern:
+        self._num_built += 1
+        if self._num_built > MAX_PATTERNS:
+            raise NotRegular("", path_of(goal), f"it needs more than {MAX_PATTERNS} patterns")
+        if depth > MAX_NESTING:
+            raise UserInputError(
+                f"JSON schema: its values nest more than {MAX_NESTING} arrays and objects; "
+                "fewer are allowed."
+            )
+        if self._open[goal]:
+            if self._max_recursion is None:
+                what = "it contains itself" if goal else "it allows any JSON value"
+                raise NotRegular("", path_of(goal), what)
+            if self._open[goal] > self._max_recursion:
+                return NOTHING
+        self._open[goal] += 1
+        try:
+            return either(
+                self._text_of(found, depth, goal)
+                for kind in kinds_of(goal)
+                for found in self.expander.alternatives(goal, kind)
+            )
+        finally:
+            self._open[goal] -= 1
+            if not self._open[goal]:
+                del self._open[goal]
+
+    def _text_of(self, found: ValueSet, depth: int, goal: Goal) -> Pattern:
+        if found.is_empty:
+            return NOTHING
+        try:
+            if isinstance(found, Few):
+                return either(_TEXTS[value] for value in found.values)
+            if isinstance(found, Numbers):
+                return number_pattern(found)
+            if isinstance(found, Strings):
+                if found.is_free:
+                    return free_string(found.min_length, found.max_length)
+                return found.quoted
+            if isinstance(found, Arrays):
+                return self._arrays.pattern(found, depth)
+            return self._objects.pattern(found, depth)
+        except NotRegular as error:
+            if error.path:
+                raise
+            raise NotRegular(error.keyword, path_of(goal), error.reason) from None
+
+
+def kinds_of(goal: Goal) -> tuple[str, ...]:
+    """Kinds that a goal may allow, by the types that its first schema names."""
+    first = goal[0] if goal else None
+    keywords = first.keywords if isinstance(first, Node) else {}
+    types = keywords.get("type")
+    if types is None:
+        among = keywords.get("const", keywords.get("enum"))
+        if among is None:
+            return KINDS
+        types = set(map(kind_of, among))
+    return tuple(
+        kind for kind in KINDS if kind in types or (kind == "number" and "integer" in types)
+    )
+
+
+def path_of(goal: Goal) -> str:
+    """Where a goal comes from, for messages."""
+    for part in goal:
+        node = part if isinstance(part, Node) else part.node
+        if node.parent is not None:
+            return node.path
+    return ""
+
+
+def _leaf_key(node: Node) -> object | None:
+    """What decides the pattern of a schema of scalars; None for any other schema."""
+    keywords = node.keywords
+    types = keywords.get("type", _CONTAINERS if "enum" not in keywords else ())
+    if not _CONTAINERS.isdisjoint(types):
+        return None
+    parts = []
+    for keyword, value in keywords.items():
+        if keyword in _LEAF_KEYWORDS:
+            parts.append((keyword, value))
+        elif keyword in ("enum", "const") and all(type(item) is str for item in value):
+            parts.append((keyword, tuple(value)))
+        else:
+            return None
+    return tuple(parts)
