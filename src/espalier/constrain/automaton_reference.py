@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ MAX_SEARCHED_TERMS = 1_000
 #   bytes, ranges of what they encode)
 #   ("concat", a, b); ("any", frozenset of options); ("repeat", a, low, high)
 #   ("both", a, b); ("without", a, b)
-_Term = tuple  # type: ignore[type-arg]
+_Term = tuple[Any, ...]
 _Ranges = tuple[tuple[int, int], ...]
 _NONE: _Term = ("none",)
 _EMPTY: _Term = ("empty",)
@@ -69,10 +70,19 @@ class ReferenceMatcher:
     def mask(self) -> NDArray[np.uint32]:
         """See Matcher."""
         words = np.zeros((self._vocab_size + 31) // 32, np.uint32)
-        for token_id in range(self._vocab_size):
-            if self._is_allowed(token_id):
-                words[token_id // 32] |= np.uint32(1 << token_id % 32)
+        for token_id in self.allowed_ids().tolist():
+            words[token_id // 32] |= np.uint32(1 << token_id % 32)
         return words
+
+    @property
+    def num_allowed(self) -> int:
+        """See Matcher."""
+        return len(self.allowed_ids())
+
+    def allowed_ids(self) -> NDArray[np.int32]:
+        """See Matcher."""
+        ids = [i for i in range(self._vocab_size) if self._is_allowed(i)]
+        return np.array(ids, np.int32)
 
     def forced_bytes(self) -> bytes:
         """See Matcher."""
