@@ -92,9 +92,7 @@ def _checked(
 ) -> Case:
     from jsonschema import Draft202012Validator
 
-    validator = Draft202012Validator(
-        schema, format_checker=Draft202012Validator.FORMAT_CHECKER
-    )
+    validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     case = Case(source, name, json.dumps(schema))
     damager = maker or InstanceMaker(schema, len(name))
     for value in values:

@@ -13,11 +13,36 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_WORDS = (
-    "amber bridge copper delta ember forest garden harbour island juniper kettle lantern meadow "
-    "north orchard pepper quartz river silver timber uncle valley window yellow zebra caf\u00e9 "
-    "na\u00efve stra\u00dfe"
-).split()
+_WORDS = [
+    "amber",
+    "bridge",
+    "copper",
+    "delta",
+    "ember",
+    "forest",
+    "garden",
+    "harbour",
+    "island",
+    "juniper",
+    "kettle",
+    "lantern",
+    "meadow",
+    "north",
+    "orchard",
+    "pepper",
+    "quartz",
+    "river",
+    "silver",
+    "timber",
+    "uncle",
+    "valley",
+    "window",
+    "yellow",
+    "zebra",
+    "café",
+    "naïve",
+    "straße",
+]
 _MAX_DEPTH = 4  # of references
 
 

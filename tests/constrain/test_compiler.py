@@ -79,11 +79,11 @@ def test_every_kind_accepts_and_refuses(
     ("constraint", "told"),
     [
         (Constraint(ConstraintKind.DTYPE, "complex"), "dtype is 'complex'"),
-        (Constraint(ConstraintKind.REGEX, "(a"), "unclosed group"),
+        (Constraint(ConstraintKind.REGEX, "(a"), "regular expression"),
         (Constraint(ConstraintKind.CHOICES, "[]"), "empty"),
         (Constraint(ConstraintKind.CHOICES, '["a", 1]'), "a list of texts"),
         (Constraint(ConstraintKind.CHOICES, "[" * 100_000), "no JSON"),
-        (Constraint(ConstraintKind.JSON_SCHEMA, "{"), "no JSON"),
+        (Constraint(ConstraintKind.JSON_SCHEMA, "{"), "not valid JSON"),
         (Constraint(ConstraintKind.LARK, ""), "empty"),
         (Constraint(ConstraintKind.REGEX, "\ud800"), "lone surrogate"),
         (Constraint(ConstraintKind.REGEX, "a" * (MAX_CONSTRAINT_BYTES + 1)), "1048577 bytes"),

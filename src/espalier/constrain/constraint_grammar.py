@@ -6,8 +6,8 @@ import json
 
 from espalier.constrain.automaton import AutomatonGrammar
 from espalier.constrain.dtype import dtype_pattern
+from espalier.constrain.ebnf import ebnf_grammar
 from espalier.constrain.finite_language import choices_pattern
-from espalier.constrain.llguidance_ebnf import ebnf_grammar
 from espalier.constrain.llguidance_json import json_schema_grammar
 from espalier.constrain.llguidance_lark import lark_grammar
 from espalier.constrain.matcher import Grammar, MatcherTokenizer

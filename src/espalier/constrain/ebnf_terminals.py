@@ -209,8 +209,3 @@ class _Cutter:
         rest = [self._cut(option) for option in choice.options if option not in flat]
         together = self._cut(Choice(tuple(flat)))
         return Choice((together, *rest)) if rest else together
-
-
-def is_terminal_name(name: str) -> bool:
-    """True for names that the cut gave to terminals."""
-    return name.startswith("%")

@@ -6,14 +6,13 @@ here terminals are cut so that greediness loses none. Owns the spelling in the l
 
 from __future__ import annotations
 
-from espalier.constrain.ebnf_parser import parse_ebnf
-from espalier.constrain.ebnf_rules import checked_rules
 from espalier.constrain.ebnf_terminals import CutGrammar, cut_terminals
 from espalier.constrain.ebnf_tree import (
     Choice,
     Expression,
     OneOf,
     Rule,
+    Rules,
     Sequence,
     Text,
     Times,
@@ -21,18 +20,12 @@ from espalier.constrain.ebnf_tree import (
 from espalier.constrain.llguidance_grammar import LlguidanceGrammar
 from espalier.constrain.matcher import MatcherTokenizer
 
-ROOT = "root"
 
-
-def ebnf_grammar(
-    text: str, tokenizer: MatcherTokenizer, vocab_size: int | None = None
+def rules_grammar(
+    rules: Rules, root: str, tokenizer: MatcherTokenizer, vocab_size: int | None = None
 ) -> LlguidanceGrammar:
-    """Texts of the rule `root`, exactly.
-
-    Raises UserInputError for a grammar that is not understood or that no text matches,
-    UnsupportedError for what only single dialects know, CapacityError for one beyond the limits.
-    """
-    lark = lark_source(cut_terminals(checked_rules(parse_ebnf(text), ROOT), ROOT))
+    """Texts of a rule among `checked_rules`, exactly. Raises as LlguidanceGrammar."""
+    lark = lark_source(cut_terminals(rules, root))
     return LlguidanceGrammar(lark, tokenizer, vocab_size, what="The EBNF grammar")
 
 

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from tests.constrain.naive_grammar import NaiveGrammar
 from tests.constrain.tiny_vocabulary import TinyTokenizer, allowed
 
+from espalier.constrain.ebnf import ebnf_grammar, rules_pattern
+from espalier.constrain.ebnf_parser import parse_ebnf
 from espalier.constrain.ebnf_rules import checked_rules
 from espalier.constrain.ebnf_tree import (
     Choice,
@@ -19,8 +21,8 @@ from espalier.constrain.ebnf_tree import (
     Text,
     Times,
 )
-from espalier.constrain.llguidance_ebnf import ebnf_grammar
-from espalier.constrain.matcher import Matcher
+from espalier.constrain.llguidance_ebnf import rules_grammar
+from espalier.constrain.matcher import Grammar, Matcher
 from espalier.errors import CapacityError, EspalierError, UnsupportedError, UserInputError
 
 PIECES = [b"<end>", b"a", b"b", b"c", b"ab", b"bc", b"aa", b"cab", b"\xc3", b"\xa9", b"", b"<eot>"]
@@ -67,13 +69,14 @@ def grammar_text(rules: Rules) -> str:
     return "\n".join(f"{name} ::= {written(body)}" for name, body in rules.items())
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("by_library", [True, False])
+@settings(max_examples=120, deadline=None)
 @given(
     bodies=st.tuples(EXPRESSIONS, EXPRESSIONS, EXPRESSIONS),
     choices=st.lists(st.integers(0, 50), max_size=5),
 )
 def test_masks_equal_those_of_the_language(
-    bodies: tuple[Expression, Expression, Expression], choices: list[int]
+    by_library: bool, bodies: tuple[Expression, Expression, Expression], choices: list[int]
 ) -> None:
     rules = dict(zip(("root", "x", "y"), bodies, strict=True))
     naive = NaiveGrammar(rules)
@@ -81,7 +84,7 @@ def test_masks_equal_those_of_the_language(
         with pytest.raises(UserInputError, match="no text"):
             ebnf_grammar(grammar_text(rules), TINY)
         return
-    matcher = ebnf_grammar(grammar_text(rules), TINY).matcher()
+    matcher = (library_grammar if by_library else ebnf_grammar)(grammar_text(rules), TINY).matcher()
     text = ""
     for choice in [*choices, 0]:
         tokens = {i for i in range(1, 8) if naive.begins(text + PIECES[i].decode())}
@@ -97,6 +100,11 @@ def test_masks_equal_those_of_the_language(
         text += PIECES[token_id].decode()
 
 
+def library_grammar(grammar: str, tokenizer: TinyTokenizer) -> Grammar:
+    """As `ebnf_grammar`, without recursion too."""
+    return rules_grammar(checked_rules(parse_ebnf(grammar), "root"), "root", tokenizer)
+
+
 def check_forced(matcher: Matcher, tokens: set[int], text: str) -> None:
     """Forced bytes go on exactly as long as one letter may follow and the text may not end."""
     forced = matcher.forced_bytes().decode()
@@ -110,8 +118,8 @@ def check_forced(matcher: Matcher, tokens: set[int], text: str) -> None:
     assert allowed(matcher) == tokens
 
 
-def is_accepted(grammar: str, text: str) -> bool:
-    matcher = ebnf_grammar(grammar, BYTES).matcher()
+def is_accepted(grammar: Grammar, text: str) -> bool:
+    matcher = grammar.matcher()
     for byte in text.encode():
         if byte + 1 not in allowed(matcher):
             return False
@@ -143,8 +151,9 @@ def is_accepted(grammar: str, text: str) -> bool:
 def test_a_grammar_accepts_and_refuses(
     grammar: str, accepted: list[str], refused: list[str]
 ) -> None:
-    assert [is_accepted(grammar, text) for text in accepted] == [True] * len(accepted)
-    assert [is_accepted(grammar, text) for text in refused] == [False] * len(refused)
+    for compiled in (ebnf_grammar(grammar, BYTES), library_grammar(grammar, BYTES)):
+        assert [is_accepted(compiled, text) for text in accepted] == [True] * len(accepted)
+        assert [is_accepted(compiled, text) for text in refused] == [False] * len(refused)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +203,13 @@ def test_rules_without_texts_are_left_out_of_masks() -> None:
     """Otherwise a mask would lead into a rule that never ends."""
     matcher = ebnf_grammar('root ::= "a" | "b" endless\nendless ::= "c" endless', TINY).matcher()
     assert allowed(matcher) == {1}
+
+
+def test_rules_without_recursion_are_a_pattern_unless_they_are_large() -> None:
+    assert rules_pattern(checked_rules(parse_ebnf('root ::= x+\nx ::= "a" | [b]'), "root"))
+    assert rules_pattern(checked_rules(parse_ebnf('root ::= "a" root?'), "root")) is None
+    chain = "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1}?" for i in range(300))
+    assert rules_pattern(checked_rules(parse_ebnf(chain + '\nr300 ::= "a"'), "root")) is None
 
 
 def test_large_grammars_compile_or_meet_a_limit() -> None:
