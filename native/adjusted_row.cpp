@@ -27,9 +27,9 @@ AdjustedRow::AdjustedRow(size_t vocab_size, const SamplerKernels& kernels)
       values_(vocab_size * sizeof(float)),
       counts_(vocab_size * sizeof(int32_t)) {}
 
-void AdjustedRow::set(const float* logits) {
+void AdjustedRow::set(const float* logits, const uint32_t* mask) {
   logits_ = logits;
-  mask_ = nullptr;
+  mask_ = mask;
   if (is_adjusted_) std::fill(changed_.begin(), changed_.end(), 0);
   is_adjusted_ = false;
 }
@@ -94,6 +94,11 @@ uint64_t AdjustedRow::masked(size_t index) const {
   uint64_t allowed = mask_[2 * index];
   if (2 * index + 1 < (vocab_size_ + 31) / 32) allowed |= uint64_t{mask_[2 * index + 1]} << 32;
   return ~allowed & whole(index);
+}
+
+size_t AdjustedRow::next_allowed(size_t index) const {
+  while (index < num_blocks_ && is_excluded(index)) ++index;
+  return index;
 }
 
 const float* AdjustedRow::block(size_t index, float (&buffer)[kSamplerBlock]) const {

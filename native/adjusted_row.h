@@ -21,8 +21,9 @@ class AdjustedRow {
   size_t vocab_size() const { return vocab_size_; }
   size_t num_blocks() const { return num_blocks_; }
 
-  // Takes a row as it is. The logits and the mask of the row's settings are read where they lie.
-  void set(const float* logits);
+  // Takes a row as it is, but for the tokens that `mask` excludes, where there is one. Logits and
+  // masks are read where they lie; those of excluded tokens may be any bits.
+  void set(const float* logits, const uint32_t* mask = nullptr);
 
   // Changes it, in this order: penalties, bias, bans, mask. All ids are of the vocabulary.
   void adjust(const SampleRow& row);
@@ -36,6 +37,9 @@ class AdjustedRow {
 
   // Whether the mask excludes all of a block.
   bool is_excluded(size_t index) const { return masked(index) == whole(index); }
+
+  // The first block from `index` on of which the mask allows something; num_blocks() for none.
+  size_t next_allowed(size_t index) const;
 
  private:
   float unmasked(int32_t id) const;

@@ -45,10 +45,22 @@ int add_weight(Graph& graph, const std::string& name, const std::vector<int64_t>
   return graph.add_weight(std::move(weight), data.size());
 }
 
+void take_wanted(const std::optional<Ints>& starts, const std::optional<Ints>& ids, Step& step) {
+  if (starts.has_value() != ids.has_value()) {
+    throw std::invalid_argument("bad step: wanted_starts and wanted_ids come together");
+  }
+  if (!starts) return;
+  if (starts->size() == 0) throw std::invalid_argument("bad step: wanted_starts is empty");
+  step.wanted_starts = as_span(*starts);
+  step.wanted_ids = as_span(*ids);
+}
+
 Table run(Executor& executor, const Ints& token_ids, const Ints& positions, const Ints& row_starts,
-          const Ints& slot_ids, const Ints& slot_starts, const Ints& logit_rows) {
-  const Step step{as_span(token_ids), as_span(positions),   as_span(row_starts),
-                  as_span(slot_ids),  as_span(slot_starts), as_span(logit_rows)};
+          const Ints& slot_ids, const Ints& slot_starts, const Ints& logit_rows,
+          const std::optional<Ints>& wanted_starts, const std::optional<Ints>& wanted_ids) {
+  Step step{as_span(token_ids), as_span(positions),   as_span(row_starts),
+            as_span(slot_ids),  as_span(slot_starts), as_span(logit_rows)};
+  take_wanted(wanted_starts, wanted_ids, step);
   Logits logits;
   {
     const nb::gil_scoped_release release;
@@ -165,7 +177,9 @@ void bind_run(nb::module_& m) {
            })
       .def("run", &run, nb::arg("token_ids").noconvert(), nb::arg("positions").noconvert(),
            nb::arg("row_starts").noconvert(), nb::arg("slot_ids").noconvert(),
-           nb::arg("slot_starts").noconvert(), nb::arg("logit_rows").noconvert())
+           nb::arg("slot_starts").noconvert(), nb::arg("logit_rows").noconvert(),
+           nb::arg("wanted_starts").noconvert().none() = nb::none(),
+           nb::arg("wanted_ids").noconvert().none() = nb::none())
       .def("memory_use", [](const Executor& executor) { return as_tuple(executor.memory_use()); })
       .def("start_profile", &Executor::start_profile)
       .def("take_profile", &take_profile)

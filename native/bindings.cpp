@@ -7,4 +7,5 @@ NB_MODULE(_native, m) {
   espalier::bind_thread_pool(m);
   espalier::bind_executor(m);
   espalier::bind_sampler(m);
+  espalier::bind_automaton(m);
 }

@@ -10,5 +10,6 @@ void bind_unpack(nanobind::module_& m);
 void bind_thread_pool(nanobind::module_& m);
 void bind_executor(nanobind::module_& m);
 void bind_sampler(nanobind::module_& m);
+void bind_automaton(nanobind::module_& m);
 
 }  // namespace espalier

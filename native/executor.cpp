@@ -32,6 +32,9 @@ int64_t tile_buffer_bytes(const Graph& graph) {
   return 2 * std::max(kTileBufferBytes, padded_to_step(graph.widest_input()) * kLanes);
 }
 
+// Rows that have a form for products: those with a part of the head begin a block of their own.
+int64_t prepared_rows_needed(int64_t max_rows) { return padded_to_lanes(max_rows) + kRowBlock; }
+
 // Bytes of all packed matrices.
 int64_t packed_bytes(const Graph& graph, WeightChoice choice) {
   int64_t sum = 0;
@@ -54,6 +57,7 @@ Executor::Executor(std::shared_ptr<const Graph> graph, const ExecutorOptions& op
       kernels_(kernels_for(options.isa)),
       checker_({options.max_rows, options.num_slots, graph_->geometry().vocab_size,
                 graph_->geometry().max_context}),
+      head_rows_(graph_->geometry().vocab_size, kernels_.most_paired_rows),
       attention_(graph_->geometry().head_dim, graph_->geometry().num_kv_heads,
                  graph_->geometry().num_heads / graph_->geometry().num_kv_heads,
                  options.num_threads),
@@ -103,7 +107,7 @@ void Executor::make_buffers() {
     rope_tables_.emplace_back(static_cast<size_t>(checked_product({options_.max_rows, values, 4})));
   }
   if (options_.weights == WeightChoice::F32) return;
-  const int64_t rows = padded_to_lanes(options_.max_rows);
+  const int64_t rows = prepared_rows_needed(options_.max_rows);
   widest_input_ = padded_to_step(graph_->widest_input());
   quantized_ = Memory(static_cast<size_t>(checked_product({rows, widest_input_, 2})));
   row_scales_ = Memory(static_cast<size_t>(checked_product({rows, 4})));
@@ -142,6 +146,11 @@ void Executor::reserve_for(const Step& step) {
     throw StepMemoryError(
         "there is no memory for the logits; ask for the logits of fewer rows at once");
   }
+  try {
+    head_rows_.begin(step);
+  } catch (const std::bad_alloc&) {
+    throw StepMemoryError("there is no memory for the wanted tokens; want fewer of them");
+  }
   attention_.begin(step);
   try {
     for (const Stage& stage : plan_.stages()) {
@@ -157,7 +166,7 @@ void Executor::begin_step(const Step& step) {
   const Stopwatch watch;
   reserve_for(step);
   step_ = &step;
-  num_rows_ = step.num_rows();
+  num_rows_ = num_whole_rows_ = step.num_rows();
   constexpr int64_t kRowsPerChunk = 8;
   const int64_t chunks = chunks_of(num_rows_, kRowsPerChunk);
   for (size_t rope = 0; rope < rope_tables_.size(); ++rope) {
@@ -204,7 +213,7 @@ MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options) {
   int64_t row_bytes = 0;
   if (options.weights != WeightChoice::F32) {
     const int64_t quantized = padded_to_step(graph.widest_input()) * 2 + 4;
-    use.scratch = checked_product({padded_to_lanes(options.max_rows), quantized}) +
+    use.scratch = checked_product({prepared_rows_needed(options.max_rows), quantized}) +
                   checked_product({options.num_threads, tile_buffer_bytes(graph)});
   }
   for (const int64_t width : graph.buffer_widths()) row_bytes += padded_to_lanes(width) * 4;
@@ -219,7 +228,7 @@ MemoryUse memory_needed(const Graph& graph, const ExecutorOptions& options) {
 
 MemoryUse Executor::memory_use() const {
   MemoryUse use = memory_needed(*graph_, options_);
-  use.scratch += attention_.shared_bytes();
+  use.scratch += attention_.shared_bytes() + head_rows_.num_bytes();
   if (logits_) use.scratch += static_cast<int64_t>(logits_->size());
   return use;
 }

@@ -13,6 +13,7 @@
 #include "attention_schedule.h"
 #include "cpu.h"
 #include "graph.h"
+#include "head_rows.h"
 #include "kernels.h"
 #include "kv_pool.h"
 #include "memory.h"
@@ -110,7 +111,7 @@ class Executor {
   OpCost cost_of(const LmHeadOp& op) const;
   OpCost cost_of(const EmbedOp& op) const;
   OpCost cost_of(const AttentionOp& op) const;
-  OpCost cost_of_product(int weight) const;
+  OpCost cost_of_product(int weight, int64_t num_rows) const;
   void profile_stage(size_t stage, double seconds);
 
   // On all threads.
@@ -154,10 +155,14 @@ class Executor {
   struct ProductCut {
     int64_t rows, tiles;
   };
-  ProductCut product_cut(int64_t num_tiles) const;
+  ProductCut product_cut(int64_t num_tiles, Range rows) const;
 
-  // Products of buffer x on all threads.
-  void multiply(const Stage& stage, int x, float soft_cap);
+  // Products of rows of buffer x on all threads; num_whole_rows_ is not inside of `rows`.
+  void multiply(const Stage& stage, int x, Range rows, float soft_cap);
+  // Products of some rows of buffer x with some tiles of the head.
+  void multiply_wanted(const Stage& stage, int x, float soft_cap);
+  // On all threads, where a stage does it itself.
+  void prepare_input(const Stage& stage, int x);
   void multiply_tiles(const StageProduct& product, int x, Range tiles, float soft_cap,
                       const RowChunk& chunk) const;
 
@@ -166,7 +171,10 @@ class Executor {
   void prepare_rows(int x, const RowChunk& chunk) const;
   void prepare_row(int x, int64_t row, const RowChunk& chunk) const;
   uint16_t* prepared_rows(int x, const RowChunk& chunk) const;
-  QuantizedRows quantized_rows(int x, const RowChunk& chunk) const;
+  // See QuantizedRows. Rows with a part of the head always are.
+  bool is_paired(int64_t row) const;
+  // The rows of buffer x that are kept in the same form as `row`.
+  QuantizedRows quantized_rows(int x, int64_t row, const RowChunk& chunk) const;
   Bf16Rows rounded_rows(int x, const RowChunk& chunk) const;
 
   Rows rows_of(int buffer, const RowChunk& chunk) const;
@@ -200,7 +208,9 @@ class Executor {
 
   // The step that runs.
   const Step* step_ = nullptr;
-  int64_t num_rows_ = 0;  // of the buffers: all rows, or those selected
+  int64_t num_rows_ = 0;        // of the buffers: all rows, or those selected
+  int64_t num_whole_rows_ = 0;  // the first ones, which go through whole matrices
+  HeadRows head_rows_;
   std::vector<int32_t> row_slots_;
   AttentionSchedule attention_;
   std::unique_ptr<StepProfile> profile_;  // null while nobody asks

@@ -172,9 +172,11 @@ void Executor::apply(const SelectOp& op, const Stage&) {
   const Rows x = rows_of(op.x, all_rows());
   const RowsOut out = rows_out(op.out, all_rows());
   const size_t bytes = static_cast<size_t>(width_of(op.x)) * sizeof(float);
-  num_rows_ = static_cast<int64_t>(step_->logit_rows.size());
+  const std::vector<int32_t>& order = head_rows_.order();
+  num_rows_ = head_rows_.num_rows();
+  num_whole_rows_ = head_rows_.num_whole();
   for (int64_t row = 0; row < num_rows_; ++row) {
-    const int64_t from = step_->logit_rows[static_cast<size_t>(row)];
+    const int64_t from = step_->logit_rows[static_cast<size_t>(order[static_cast<size_t>(row)])];
     std::memcpy(out.data + row * out.stride, x.data + from * x.stride, bytes);
   }
 }

@@ -64,23 +64,37 @@ void Executor::profile_stage(size_t stage, double seconds) {
   profile_->add(stage, seconds, std::visit([this](const auto& one) { return cost_of(one); }, op));
 }
 
-OpCost Executor::cost_of_product(int weight) const {
+OpCost Executor::cost_of_product(int weight, int64_t num_rows) const {
   const PackedMatrix& matrix = matrix_of(weight);
   const int64_t out_features = graph_->weights()[static_cast<size_t>(weight)].raw.num_rows;
-  return {num_rows_ > 0 ? matrix.num_bytes() : 0, num_rows_ * matrix.in_features() * out_features};
+  return {num_rows > 0 ? matrix.num_bytes() : 0, num_rows * matrix.in_features() * out_features};
 }
 
 OpCost Executor::cost_of(const LinearOp& op) const {
   OpCost sum;
   for (const LinearOp::Part& part : op.parts) {
-    const OpCost cost = cost_of_product(part.weight);
+    const OpCost cost = cost_of_product(part.weight, num_rows_);
     sum.bytes += cost.bytes;
     sum.multiply_adds += cost.multiply_adds;
   }
   return sum;
 }
 
-OpCost Executor::cost_of(const LmHeadOp& op) const { return cost_of_product(op.weight); }
+// Tiles that several rows want are read once, and not again where all are.
+OpCost Executor::cost_of(const LmHeadOp& op) const {
+  OpCost cost = cost_of_product(op.weight, num_whole_rows_);
+  const PackedMatrix& matrix = matrix_of(op.weight);
+  const int64_t vocab_size = graph_->geometry().vocab_size;
+  int64_t tiles_to = 0;
+  for (const auto& [rows, tiles] : head_rows_.blocks()) {
+    const int64_t columns = std::min(tiles.end * kLanes, vocab_size) - tiles.begin * kLanes;
+    cost.multiply_adds += (rows.end - rows.begin) * columns * matrix.in_features();
+    const int64_t num_new = tiles.end - std::max(tiles.begin, tiles_to);
+    tiles_to = tiles.end;
+    if (num_whole_rows_ == 0) cost.bytes += num_new * matrix.num_bytes() / matrix.num_tiles();
+  }
+  return cost;
+}
 
 OpCost Executor::cost_of(const EmbedOp& op) const {
   return {num_rows_ * graph_->weights()[static_cast<size_t>(op.table)].raw.row_bytes(), 0};

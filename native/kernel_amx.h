@@ -159,7 +159,8 @@ ESPALIER_INLINE void add_groups(const Int8Matrix& w, const QuantizedRows& x, int
 ESPALIER_INLINE void finish_rows(const Int8Matrix& w, const QuantizedRows& x, const RowsOut& out,
                                  int64_t row, int64_t count, int64_t tile,
                                  const Vec (&sums)[kTileRows]) {
-  if (count >= kTileRows && w.bias == nullptr && (tile + 1) * kLanes <= w.out_features) {
+  const bool is_plain = w.bias == nullptr && out.places == nullptr;
+  if (count >= kTileRows && is_plain && (tile + 1) * kLanes <= w.out_features) {
     float* to = out.data + row * out.stride + tile * kLanes;
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) {
@@ -250,7 +251,7 @@ static void linear_int4_amx(const Int4Matrix& w, const QuantizedRows& x, const R
     const int64_t count = taken.end - taken.begin;
     const int64_t num_calls = blocks * count * (w.num_steps / w.steps_per_group);
     ExpandingFeed feed = feed_of(w, following, num_calls, next);
-    const RowsOut columns{out.data + taken.begin * kLanes, out.stride};
+    const RowsOut columns{out.data + taken.begin * kLanes, out.stride, out.places};
     multiply_tiles(expanded_matrix(w, taken.begin, now), x, columns, rows, {0, count}, feed);
     finish_stores();
     int8_t* done = now;

@@ -119,7 +119,7 @@ static void linear_int4(const Int4Matrix& w, const QuantizedRows& x, const RowsO
         int4_block<decltype(r)::value>(w, x, out, rows.begin, tile);
       });
     } else {
-      const RowsOut columns{out.data + tile * kLanes, out.stride};
+      const RowsOut columns{out.data + tile * kLanes, out.stride, out.places};
       const int64_t records = w.num_steps * kRecordsPerStep;
       expand_records(w.records + tile * records * Int4Matrix::kRecord, records, buffer);
       int8_tiles<1>(expanded_matrix(w, tile, buffer), x, columns, rows, 0);

@@ -60,7 +60,7 @@ ESPALIER_INLINE void add_bias(const Matrix& w, int64_t tile, Vec y, const RowsOu
                               int64_t row) {
   const int64_t column = tile * kLanes;
   if (w.bias != nullptr) y = add(y, load(w.bias + column));
-  store_tile(out.data + row * out.stride + column, y, w.out_features - column);
+  store_tile(place_of(out, row) + column, y, w.out_features - column);
 }
 
 // Turns the sums of a quantised row into its outputs in one tile.

@@ -63,7 +63,7 @@ struct Bf16Matrix {
   int64_t out_features;
 };
 
-// Rows of bfloat16, [row][num_steps * 32]; rows up to a multiple of 16 are there to be read.
+// Rows of bfloat16, [row][num_steps * 32]; 15 rows behind the last one are there to be read.
 struct Bf16Rows {
   const uint16_t* data;
   int64_t stride;
@@ -95,7 +95,12 @@ struct Rows {
 struct RowsOut {
   float* data;
   int64_t stride;
+  const int32_t* places = nullptr;  // of the rows, where they are not in order; products only
 };
+
+static inline float* place_of(const RowsOut& out, int64_t row) {
+  return out.data + (out.places == nullptr ? row : out.places[row]) * out.stride;
+}
 
 // How keys and values are stored. Int8 has one scale for each slot and key head.
 enum class KvFormat : int { F32, Bf16, Int8 };
@@ -181,7 +186,8 @@ struct Kernels {
   // Writes n inputs, padded with zeros to a whole step, as row `row`.
   void (*quantize)(const float* x, int64_t n, const QuantizedRows&, int64_t row);
 
-  // out[row][column] for rows and column tiles in the ranges; rows begin at a multiple of 16.
+  // out[row][column] for rows and column tiles in the ranges. Quantised rows that are not paired
+  // begin at a multiple of 16.
   void (*linear_int8)(const Int8Matrix&, const QuantizedRows&, const RowsOut&, Range rows,
                       Range tiles);
   // `buffer` has twice kTileBufferBytes, and room for the int8 weights of two tiles.

@@ -33,7 +33,9 @@ SampleResult TokenSampler::sample(const float* logits, const SampleRow& row) {
     result.status = SampleStatus::kBadTokenId;
     return result;
   }
-  if (!take_row(logits)) {
+  // Where nobody asks for log-probabilities, logits that the mask excludes count for nothing.
+  const bool reads_all = row.mask == nullptr || row.wants_logprobs;
+  if (!(reads_all ? take_row(logits) : take_allowed(logits, row.mask))) {
     result.status = SampleStatus::kBrokenLogits;
     return result;
   }
@@ -41,7 +43,8 @@ SampleResult TokenSampler::sample(const float* logits, const SampleRow& row) {
   LogSoftmax log_softmax;
   result.has_logprobs = row.wants_logprobs;
   if (row.wants_logprobs) log_softmax = add_logprobs(logits, row, result);
-  adjust(row);
+  const bool has_changes = row.has_penalty() || !row.bias.empty() || !row.banned_ids.empty();
+  if (has_changes || (reads_all && row.mask != nullptr)) adjust(row);
   const float most = largest();
   if (most == -kInfinity) {
     result.status = SampleStatus::kNothingAllowed;
@@ -84,9 +87,29 @@ bool TokenSampler::take_row(const float* logits) {
   return kernels_.block_maxima(logits, vocab_size(), maxima_.data()) && std::isfinite(largest());
 }
 
+// The same for a row of which nothing is read that the mask excludes. A mask that excludes all is
+// no fault of the logits.
+bool TokenSampler::take_allowed(const float* logits, const uint32_t* mask) {
+  row_.set(logits, mask);
+  std::fill(maxima_.begin(), maxima_.end(), -kInfinity);
+  const size_t first = row_.next_allowed(0);
+  bool are_numbers = true;
+  float buffer[kSamplerBlock];
+  for (size_t index = first, end; index < row_.num_blocks(); index = row_.next_allowed(end)) {
+    end = index + 1;
+    if (row_.is_changed(index)) {
+      const float* block = row_.block(index, buffer);
+      are_numbers &= kernels_.block_maxima(block, kSamplerBlock, &maxima_[index]);
+      continue;
+    }
+    while (end < row_.num_blocks() && !row_.is_changed(end)) ++end;
+    const size_t start = index * kSamplerBlock, stop = std::min(end * kSamplerBlock, vocab_size());
+    are_numbers &= kernels_.block_maxima(logits + start, stop - start, &maxima_[index]);
+  }
+  return are_numbers && (first == row_.num_blocks() || std::isfinite(largest()));
+}
+
 void TokenSampler::adjust(const SampleRow& row) {
-  const bool has_changes = row.has_penalty() || !row.bias.empty() || !row.banned_ids.empty();
-  if (!has_changes && row.mask == nullptr) return;
   row_.adjust(row);
   float buffer[kSamplerBlock];
   for (size_t index = 0; index < row_.num_blocks(); ++index) {

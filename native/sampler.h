@@ -36,6 +36,7 @@ class TokenSampler {
  private:
   bool ids_are_valid(const SampleRow& row) const;
   bool take_row(const float* logits);
+  bool take_allowed(const float* logits, const uint32_t* mask);
   void adjust(const SampleRow& row);
   float largest() const;
   int32_t argmax(float largest) const;

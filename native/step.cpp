@@ -50,6 +50,7 @@ void StepChecker::check(const Step& step, std::vector<int32_t>& row_slots) {
   check_range("token_ids", step.token_ids, limits_.vocab_size, "tokens");
   check_range("slot_ids", step.slot_ids, limits_.num_slots, "slots");
   check_logit_rows(step);
+  check_wanted(step);
   if (++step_number_ == 0) {
     std::fill(written_in_.begin(), written_in_.end(), 0);
     step_number_ = 1;
@@ -115,6 +116,27 @@ void StepChecker::check_logit_rows(const Step& step) const {
       fail(name("logit_rows", static_cast<int64_t>(i), step.logit_rows[i]) + "; they must ascend");
     }
   }
+}
+
+void StepChecker::check_wanted(const Step& step) const {
+  const std::span<const int32_t> starts = step.wanted_starts;
+  if (starts.empty()) return;
+  if (starts.size() != step.logit_rows.size() + 1) {
+    fail("wanted_starts has " + std::to_string(starts.size()) + " entries; " +
+         std::to_string(step.logit_rows.size()) +
+         " rows of logits need one more than their number");
+  }
+  if (starts.front() != 0) fail(name("wanted_starts", 0, starts.front()) + ", not 0");
+  for (size_t i = 1; i < starts.size(); ++i) {
+    if (starts[i] < starts[i - 1]) {
+      fail(name("wanted_starts", static_cast<int64_t>(i), starts[i]) + "; they may not descend");
+    }
+  }
+  if (static_cast<size_t>(starts.back()) != step.wanted_ids.size()) {
+    fail("wanted_starts ends at " + std::to_string(starts.back()) + ", not at " +
+         std::to_string(step.wanted_ids.size()) + ", the number of wanted_ids");
+  }
+  check_range("wanted_ids", step.wanted_ids, limits_.vocab_size, "tokens");
 }
 
 }  // namespace espalier

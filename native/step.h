@@ -10,6 +10,9 @@ namespace espalier {
 // See StepBatch in src/espalier/exec/executor.py.
 struct Step {
   std::span<const int32_t> token_ids, positions, row_starts, slot_ids, slot_starts, logit_rows;
+  // For each row of logits the tokens whose logits are wanted, none for all of them; or no entry at
+  // all where every logit of every row is wanted.
+  std::span<const int32_t> wanted_starts{}, wanted_ids{};
 
   int64_t num_rows() const { return static_cast<int64_t>(token_ids.size()); }
   int64_t num_sequences() const { return static_cast<int64_t>(row_starts.size()) - 1; }
@@ -32,6 +35,7 @@ class StepChecker {
   void check_sizes(const Step& step) const;
   void check_sequence(const Step& step, int64_t sequence, std::vector<int32_t>& row_slots);
   void check_logit_rows(const Step& step) const;
+  void check_wanted(const Step& step) const;
   void mark_written(int32_t slot);
 
   StepLimits limits_;

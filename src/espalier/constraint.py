@@ -53,9 +53,9 @@ class Constraint:
     whitespace: JsonWhitespace = JsonWhitespace.COMPACT
 
     def __post_init__(self) -> None:
-        if not isinstance(self.text, str):
-            raise UserInputError(f"the {self.kind} is {shown(self.text)}; text is allowed.")
         object.__setattr__(self, "kind", ConstraintKind(self.kind))
+        if not isinstance(self.text, str):
+            raise UserInputError(f"the {self.kind.value} is {shown(self.text)}; text is allowed.")
         try:
             whitespace = JsonWhitespace(self.whitespace)
         except ValueError:

@@ -29,7 +29,7 @@ from espalier.loaders.resolve import resolve_model
 from espalier.settings import MAX_THREADS, default_model
 from espalier.tokenizer.chat_template import ChatTemplate
 from espalier.tokenizer.tokenizer import Tokenizer
-from espalier.types import TextSegment, whole_number
+from espalier.types import TextSegment, flag, whole_number
 
 Answer = dict[str, Any]
 MAX_DEFAULT_TOKENS = 65_536  # slots of the KV pool where none are given, and the least of them
@@ -56,6 +56,8 @@ class EngineSettings:
             for, or the pool holds.
         random_seed: the seeds of calls without one are derived from it, so that a program gives
             the same answers in each run.
+        jump_forward: False computes forced tokens one by one; outputs are the same, later.
+        canonical: False constrains outputs by masks alone, as other engines do; outputs may differ.
     """
 
     weights: str = "auto"
@@ -68,6 +70,8 @@ class EngineSettings:
     schedule_policy: str = "lpm"
     context_length: int | None = None
     random_seed: int = 0
+    jump_forward: bool = True
+    canonical: bool = True
 
     def __post_init__(self) -> None:
         for name, low, high in _WHOLE_RANGES:
@@ -76,6 +80,8 @@ class EngineSettings:
                 continue
             if not low <= whole_number(name, value, UserInputError) <= high:
                 raise UserInputError(f"{name} is {value}; {low} to {high} is allowed.")
+        for name in ("jump_forward", "canonical"):
+            flag(name, getattr(self, name), UserInputError)
 
 
 def engine_settings(what: str, given: Mapping[str, Any]) -> EngineSettings:
@@ -223,6 +229,7 @@ class Engine:
                 return_logprob=one.logprobs.return_logprob,
                 logprob_start_len=one.logprobs.logprob_start_len,
                 top_logprobs_num=one.logprobs.top_logprobs_num,
+                constraint=one.constraint,
             )
             for index in range(one.sampling.n)
         ]
@@ -361,6 +368,8 @@ def _make_core(model: LoadedModel, settings: EngineSettings) -> EngineCore:
         context_length=context_length,
         max_running_requests=settings.max_running_requests,
         chunk_tokens=settings.chunked_prefill_size,
+        jump_forward=settings.jump_forward,
+        canonical=settings.canonical,
         schedule_policy=settings.schedule_policy,  # type: ignore[arg-type]  # it converts
         random_seed=settings.random_seed,
     )

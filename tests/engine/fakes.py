@@ -87,9 +87,8 @@ class HashExecutor:
         assert len(hashes) == batch.num_rows
         rows = batch.logit_rows.tolist()
         assert rows == sorted(set(rows))
-        return np.array([logits_of(hashes[row]) for row in rows], np.float32).reshape(
-            len(rows), VOCAB_SIZE
-        )
+        logits = np.array([logits_of(hashes[row]) for row in rows], np.float32)
+        return only_wanted(logits.reshape(len(rows), VOCAB_SIZE), batch)
 
     def _run_sequence(
         self, batch: StepBatch, index: int, hashes: list[int], written: set[int]
@@ -121,6 +120,19 @@ class HashExecutor:
         self.is_closed = True
 
 
+def only_wanted(logits: Float32Array, batch: StepBatch) -> Float32Array:
+    """Logits in which those that a step does not want are no numbers."""
+    if batch.wanted_starts is None or batch.wanted_ids is None:
+        return logits
+    for row, values in enumerate(logits):
+        wanted = batch.wanted_ids[batch.wanted_starts[row] : batch.wanted_starts[row + 1]]
+        if len(wanted):
+            kept = values[wanted]
+            values[:] = np.nan
+            values[wanted] = kept
+    return logits
+
+
 class LetterDecoder:
     """Token i is the i-th letter; the end token has no text."""
 
@@ -128,6 +140,12 @@ class LetterDecoder:
 
     def push(self, token_id: int) -> str:
         return "" if token_id == EOS_ID else chr(ord("a") + token_id)
+
+    def push_bytes(self, data: bytes) -> str:
+        return data.decode()
+
+    def bytes_of(self, token_id: int) -> bytes:
+        return self.push(token_id).encode()
 
     def finish(self) -> str:
         return ""
@@ -145,6 +163,9 @@ class LetterTokenizer:
 
     def is_control(self, token_id: int) -> bool:
         return token_id == EOS_ID
+
+    def encode(self, text: str, *, at_start: bool = True) -> list[int]:
+        return [ord(letter) - ord("a") for letter in text]
 
     def decoder(self, *, skip_special_tokens: bool = True) -> LetterDecoder:
         return LetterDecoder()

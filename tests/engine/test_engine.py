@@ -21,6 +21,8 @@ from tests.engine.fakes import (
     run_to_end,
 )
 
+from espalier.constrain.guide import Guide
+from espalier.constraint import Constraint, ConstraintKind
 from espalier.engine.engine import EngineCore
 from espalier.engine.options import EngineOptions
 from espalier.engine.request import EngineRequest, RequestOutput
@@ -276,7 +278,12 @@ BAD_REQUESTS = [
         for name, value, error in ODD_FIELDS
     ),
     (
-        EngineRequest("r", (1,), SamplingParams(max_new_tokens=1), dtype="complex"),
+        EngineRequest(
+            "r",
+            (1,),
+            SamplingParams(max_new_tokens=1),
+            constraint=Constraint(ConstraintKind.DTYPE, "complex"),
+        ),
         UserInputError,
         "complex",
     ),
@@ -364,6 +371,17 @@ class FaultyMatcher:
     def must_stop(self) -> bool:
         return self.place in ("stop", "early") and self.num_accepted == 2
 
+    @property
+    def state_key(self) -> None:
+        return None
+
+    @property
+    def num_allowed(self) -> int:
+        return 1
+
+    def allowed_ids(self) -> NDArray[np.int32]:
+        return np.array([3], dtype=np.int32)
+
     def mask(self) -> NDArray[np.uint32]:
         if self.place == "mask" and self.num_accepted == 1:
             raise ZeroDivisionError("a fault in the mask")
@@ -384,7 +402,7 @@ class FaultyMatcher:
 def add_matched(core: EngineCore, asked: EngineRequest) -> None:
     """Adds a request with a matcher that is faulty where the request's id says."""
     state = core.prepare(asked)
-    state.matcher = FaultyMatcher(asked.request_id)
+    state.guide = Guide(FaultyMatcher(asked.request_id), None, 100)
     core.add(state)
 
 
@@ -421,8 +439,10 @@ def test_a_dtype_that_no_token_can_spell_is_refused() -> None:
     core = make_core()
     sampling = SamplingParams(temperature=0.0, max_new_tokens=4)
     # The tokenizer's texts are single letters, so "True" and "False" cannot be spelled.
-    with pytest.raises(UserInputError, match="cannot be used"):
-        core.add_request(EngineRequest("r", (1,), sampling, dtype="bool"))
+    with pytest.raises(UserInputError, match="cannot be met"):
+        core.add_request(
+            EngineRequest("r", (1,), sampling, constraint=Constraint(ConstraintKind.DTYPE, "bool"))
+        )
 
 
 @pytest.mark.parametrize("num_known", [1, 9, 16])

@@ -16,6 +16,7 @@ import pytest
 from tests.engine.fakes import output, run_to_end
 
 from espalier import _native
+from espalier.constraint import Constraint, ConstraintKind
 from espalier.engine.engine import EngineCore
 from espalier.engine.options import EngineOptions
 from espalier.engine.request import EngineRequest, LogprobTable, RequestOutput
@@ -34,6 +35,7 @@ PROMPT = (
 )
 NUM_SLOTS = 4096
 SCORED_FROM = 50
+FORM = r' \{"reason": "[a-z ]{4,9}", "shoots": "(tied down|left alone)", "arms": [0-9]{1,2}\}'
 # Not portable, which takes minutes here; tests/exec/test_native_models.py compares its bits.
 LESSER_ISAS = [isa for isa in _native.available_isas().split(", ")[:-1] if isa != "portable"]
 FORMATS = [  # weights, keys and values, instruction set
@@ -94,7 +96,7 @@ def run(core: EngineCore, *requests: EngineRequest) -> list[RequestOutput]:
 
 
 def subject_requests(ids: tuple[int, ...], num_new: int) -> tuple[EngineRequest, ...]:
-    """Greedy and seeded with logprobs, and one whose prompt is scored."""
+    """Greedy and seeded with logprobs, one whose prompt is scored, one with forced tokens."""
     greedy = SamplingParams(temperature=0.0, max_new_tokens=num_new, ignore_eos=True)
     seeded = replace(greedy, temperature=0.9, top_p=0.95, frequency_penalty=0.3)
     return (
@@ -108,6 +110,15 @@ def subject_requests(ids: tuple[int, ...], num_new: int) -> tuple[EngineRequest,
             return_logprob=True,
             logprob_start_len=SCORED_FROM,
             top_logprobs_num=2,
+        ),
+        EngineRequest(
+            "formed",
+            ids,
+            replace(seeded, max_new_tokens=12 + num_new),
+            seed=7,
+            return_logprob=True,
+            top_logprobs_num=2,
+            constraint=Constraint(ConstraintKind.REGEX, FORM),
         ),
     )
 
@@ -164,7 +175,8 @@ def test_a_request_that_is_cached_whole_gives_the_same_bits_again(subject: Subje
     run(core, *subject.requests)
     again = run(core, *subject.requests)
     length = len(subject.requests[0].input_ids)
-    assert [got.cached_tokens for got in again] == [length - 1, length - 1, SCORED_FROM - 1]
+    cached = [length - 1, length - 1, SCORED_FROM - 1, length - 1]
+    assert [got.cached_tokens for got in again] == cached
     for got in again:
         subject.check(got)
 
@@ -190,8 +202,21 @@ def test_chunks_of_any_size_change_nothing(subject: Subject, chunk_tokens: int) 
 
 
 def test_few_logit_rows_at_a_time_change_nothing(subject: Subject) -> None:
-    for got in run(subject.core(prompt_logit_rows=5), subject.requests[2]):
+    for got in run(subject.core(prompt_logit_rows=5), *subject.requests[2:]):
         subject.check(got)
+
+
+def test_forced_tokens_one_by_one_change_nothing(subject: Subject) -> None:
+    formed = subject.requests[3]
+    expected = subject.expected["formed"]
+    assert expected.forced_tokens >= 8
+    for asked in (formed, replace(formed, return_logprob=False, top_logprobs_num=0)):
+        (got,) = run(subject.core(jump_forward=False), asked)
+        assert (got.output_ids, got.text) == (expected.output_ids, expected.text)
+        if asked.return_logprob:
+            subject.check(got)
+    (got,) = run(subject.core(), replace(formed, return_logprob=False, top_logprobs_num=0))
+    assert (got.output_ids, got.text) == (expected.output_ids, expected.text)
 
 
 def test_eviction_changes_nothing(subject: Subject) -> None:

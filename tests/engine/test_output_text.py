@@ -30,6 +30,12 @@ class ByteDecoder:
     def push(self, token_id: int) -> str:
         return self._utf8.decode(self._pieces[token_id])
 
+    def push_bytes(self, data: bytes) -> str:
+        return self._utf8.decode(data)
+
+    def bytes_of(self, token_id: int) -> bytes:
+        return self._pieces[token_id]
+
     def finish(self) -> str:
         return self._utf8.decode(b"", final=True)
 

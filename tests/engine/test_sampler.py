@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -372,6 +373,48 @@ def test_a_row_without_numbers_fails_alone() -> None:
     assert "NaN" in str(results[1])
     scored = sampler.token_logprobs(logits, [0] * 5)
     assert [type(result) for result in scored] == [type(result) for result in results]
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_logits_outside_of_the_mask_may_be_any_bits(data: st.DataObject) -> None:
+    logits = data.draw(logits_of())
+    given_row = data.draw(rows_of(len(logits)))
+    given_row.want_logprob, given_row.top_logprobs_num, given_row.token_ids_logprob = False, 0, ()
+    allowed = data.draw(st.lists(st.integers(0, len(logits) - 1), max_size=40))
+    given_row.mask = bits(allowed, len(logits))
+    poisoned = np.full_like(logits, data.draw(st.sampled_from([math.nan, math.inf, 3e38])))
+    poisoned[allowed] = logits[allowed]
+    native, naive = Sampler(len(logits), data.draw(st.sampled_from(ISAS))), ReferenceSampler
+    with np.errstate(all="ignore"):
+        [want] = naive(len(logits)).sample(logits[None], [given_row])
+        same(naive(len(logits)).sample(poisoned[None], [given_row])[0], want)
+    for values in (logits, poisoned):
+        same(native.sample(values[None], [given_row])[0], want)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_only_what_a_row_reads_can_break_it(isa: str) -> None:
+    logits = np.zeros((1, 1000), np.float32)
+    logits[0, 130], logits[0, 700], logits[0, 900] = np.nan, -np.inf, np.inf
+    sampler = Sampler(1000, isa)
+
+    def result(allowed: Sequence[int], **values: Any) -> type:
+        given_row = row(0, 0, mask=bits(allowed, 1000), **values)
+        [want] = ReferenceSampler(1000).sample(logits, [given_row])
+        [got] = sampler.sample(logits, [given_row])
+        same(got, want)
+        return type(got)
+
+    every = set(range(1000))
+    assert result([3]) is SampledToken
+    assert result(sorted(every - {130, 900})) is SampledToken
+    assert result(sorted(every - {130})) is BackendError
+    assert result([129, 130]) is BackendError
+    assert result([700]) is BackendError  # no finite number
+    assert result([]) is SamplingError
+    assert result([3], banned_ids=[3]) is SamplingError
+    assert result([3], want_logprob=True) is BackendError  # reads every logit
 
 
 def test_a_row_in_which_nothing_is_allowed_names_what_ruled_tokens_out() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from espalier.backends.scripted import ScriptedBackend
+from espalier.constraint import Constraint, ConstraintKind
 from espalier.errors import SamplingError, UserInputError
 from espalier.lang.api import gen, gen_int, gen_string
 from espalier.lang.function import function
@@ -85,7 +86,8 @@ def test_t12_numbers_stop_at_spaces_and_lines_besides_the_given_stops(
     sampling = backend.calls[0].sampling
     assert sampling is not None
     assert sampling.stop == (*((stop,) if isinstance(stop, str) else stop or ()), " ", "\n")
-    assert backend.calls[0].dtype == (dtype if isinstance(dtype, str) else dtype.__name__)
+    name = dtype if isinstance(dtype, str) else dtype.__name__
+    assert backend.calls[0].constraint == Constraint(ConstraintKind.DTYPE, name)
 
 
 def test_t12_dtype_str_and_bool_add_no_stop() -> None:
@@ -115,7 +117,8 @@ def test_gen_int_passes_all_of_its_arguments() -> None:
     }
     expression = gen_int("x", **given)
     assert isinstance(expression, SglGen)
-    assert expression.dtype == "int"
+    assert expression.form is not None
+    assert expression.form.constraint == Constraint(ConstraintKind.DTYPE, "int")
     assert dict(expression.sampling) == {
         "max_new_tokens": 5,
         "no_stop_trim": True,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from espalier.constraint import Constraint
 from espalier.errors import SamplingError
 from espalier.types import Prompt, SamplingParams, TokenLogprob, Usage, flag, whole_number
 
@@ -62,7 +63,7 @@ class LogprobOptions:
 
 @dataclass(frozen=True, slots=True)
 class GenerateCall:
-    """One generation after a prompt. `dtype` constrains the text: "int", "float", "bool", "str".
+    """One generation after a prompt, whose text must have a form where `constraint` is given.
 
     `seed_key` tells this call from the other calls of the process, the same way in each run of a
     program; a backend that samples by itself mixes it with its own seed where
@@ -72,7 +73,7 @@ class GenerateCall:
     prompt: Prompt
     sampling: SamplingParams
     logprobs: LogprobOptions = LogprobOptions()
-    dtype: str | None = None
+    constraint: Constraint | None = None
     seed_key: int = 0
 
 

@@ -122,6 +122,7 @@ async def stream_all_async(
             def put(output: RequestOutput | EspalierError, index: int = index) -> None:
                 outputs.put_nowait((index, output))
 
+            await engine.compile(request)
             handles.append(engine.submit(request, put, loop=loop, is_streamed=True))
         while num_left:
             index, output = await outputs.get()

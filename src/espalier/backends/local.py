@@ -134,7 +134,7 @@ class LocalBackend:
                 return_logprob=logprobs.return_logprob,
                 logprob_start_len=logprobs.logprob_start_len,
                 top_logprobs_num=logprobs.top_logprobs_num,
-                dtype=call.dtype,
+                constraint=call.constraint,
             )
             for index in range(sampling.n)
         ]
@@ -268,6 +268,7 @@ class LocalBackend:
             "model": self._model_name,
             "options": options,
             "stats": {**asdict(stats), "hit_rate": stats.hit_rate},
+            "grammars": asdict(self.engine.compiler_statistics()),
         }
 
     def shutdown(self) -> None:

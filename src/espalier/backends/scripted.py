@@ -22,6 +22,7 @@ from espalier.backends.base import (
     Sample,
     ScoreCall,
 )
+from espalier.constraint import Constraint
 from espalier.errors import (
     BackendError,
     ChatTemplateError,
@@ -60,7 +61,7 @@ class ScriptedCall:
     text: str
     prompt: Prompt
     sampling: SamplingParams | None = None
-    dtype: str | None = None
+    constraint: Constraint | None = None
     choices: tuple[str, ...] = ()
     seed_key: int = 0
 
@@ -150,7 +151,7 @@ class ScriptedBackend:
                 prompt_text(call.prompt),
                 call.prompt,
                 call.sampling,
-                call.dtype,
+                call.constraint,
                 (),
                 call.seed_key,
             )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from espalier.backends.base import LogprobOptions
+from espalier.backends.wire_constraint import split_constraint
+from espalier.constraint import Constraint
 from espalier.engine.request import LogprobTable, RequestOutput
 from espalier.errors import PromptError, UserInputError, shown
 from espalier.types import SamplingParams, TokenLogprob
@@ -22,6 +24,7 @@ class WireInput:
     prompt: str | tuple[int, ...]
     sampling: SamplingParams
     logprobs: LogprobOptions
+    constraint: Constraint | None = None
 
 
 def read_inputs(
@@ -38,7 +41,8 @@ def read_inputs(
     prompts, is_list = _texts(prompt) if prompt is not None else _id_lists(input_ids)
     params = _params(sampling_params, len(prompts))
     return [
-        WireInput(text, one, logprobs) for text, one in zip(prompts, params, strict=True)
+        WireInput(text, sampling, logprobs, constraint)
+        for text, (sampling, constraint) in zip(prompts, params, strict=True)
     ], is_list
 
 
@@ -71,15 +75,25 @@ def _ids(values: Sequence[Any]) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _params(given: Any, count: int) -> list[SamplingParams]:
+_Params = tuple[SamplingParams, Constraint | None]
+
+
+def _params(given: Any, count: int) -> list[_Params]:
     if given is None or isinstance(given, Mapping):
-        return [SamplingParams.from_wire(given)] * count
+        return [_one_of(given)] * count
     if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == count:
-        return [SamplingParams.from_wire(one) for one in given]
+        return [_one_of(one) for one in given]
     raise UserInputError(
         f"sampling_params is {shown(given)}; a dict, or a list with one for each of the {count} "
         "prompts is allowed."
     )
+
+
+def _one_of(given: Any) -> _Params:
+    if not isinstance(given, Mapping):
+        return SamplingParams.from_wire(given), None
+    rest, constraint = split_constraint(given)
+    return SamplingParams.from_wire(rest), constraint
 
 
 def one_sample(sampling: SamplingParams) -> SamplingParams:

@@ -50,9 +50,9 @@ def dtype_matcher(
     For int and float the text is the number only once `dtype_stops` has cut it. Raises
     UserInputError for any other dtype.
     """
-    from espalier.constrain.llguidance_matcher import regex_matcher  # a heavy library
+    from espalier.constrain.llguidance_regex import regex_grammar  # a heavy library
 
-    return regex_matcher(dtype_pattern(dtype), tokenizer, vocab_size)
+    return regex_grammar(dtype_pattern(dtype), tokenizer, vocab_size).matcher()
 
 
 def dtype_pattern(dtype: str) -> str:

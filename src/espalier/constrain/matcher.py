@@ -6,7 +6,7 @@ users), a matcher per generation. They know bytes of tokens and nothing of logit
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Protocol
 
 import numpy as np
@@ -50,12 +50,29 @@ class Matcher(Protocol):
         """The text so far is in the language and nothing may follow (or it was ended)."""
         ...
 
+    @property
+    def state_key(self) -> Hashable | None:
+        """Equal keys (of any two matchers) mean equal answers from here on; None: not known."""
+        ...
+
     def mask(self) -> NDArray[np.uint32]:
         """Tokens that may follow: bit i % 32 of word i // 32, [ceil(vocab_size / 32)].
 
         These are the tokens after which the text can still become one of the language, and the
         ends of text where it is complete. Read-only and shared. Raises CapacityError where finding
         them exceeds a limit of time or memory.
+        """
+        ...
+
+    @property
+    def num_allowed(self) -> int:
+        """How many tokens `mask` allows. Raises as it does."""
+        ...
+
+    def allowed_ids(self) -> NDArray[np.int32]:
+        """The tokens that `mask` allows, ascending: [num_allowed]. Read-only and shared.
+
+        Cheap where they are few; ask `num_allowed` first. Raises as `mask` does.
         """
         ...
 

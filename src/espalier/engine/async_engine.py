@@ -10,6 +10,7 @@ import weakref
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
+from espalier.constrain.compiler import CompilerStatistics
 from espalier.engine.engine import EngineCore
 from espalier.engine.engine_thread import EngineThread, Listener, OnOutput
 from espalier.engine.options import EngineOptions
@@ -59,7 +60,8 @@ class AsyncEngine:
         loop: asyncio.AbstractEventLoop | None = None,
         is_streamed: bool = False,
     ) -> RequestHandle:
-        """Queues a request, from any thread, and returns at once.
+        """Queues a request, from any thread, and returns at once (a new constraint is compiled
+        first, by this thread).
 
         `on_output` gets the final RequestOutput or an EspalierError, once; a streamed request's
         gets a RequestOutput for every token before that (text and ids so far). It runs in `loop`;
@@ -90,6 +92,7 @@ class AsyncEngine:
             else:
                 result.set_result(output)
 
+        await self.compile(request)
         handle = self.submit(request, settle, loop=loop)
         try:
             return await result
@@ -105,6 +108,7 @@ class AsyncEngine:
         """
         latest = _Latest()
         loop = asyncio.get_running_loop()
+        await self.compile(request)
         handle = self.submit(request, latest.put, loop=loop, is_streamed=True)
         is_done = False
         try:
@@ -119,12 +123,25 @@ class AsyncEngine:
             if not is_done:
                 handle.cancel()
 
+    async def compile(self, request: EngineRequest) -> None:
+        """Compiles a new constraint on another thread, while the event loop goes on.
+
+        `generate` and `stream` do so by themselves. Raises as `submit` for such a constraint.
+        """
+        constraint = request.constraint
+        if constraint is not None and not self._core.constraints.is_ready(constraint):
+            await asyncio.to_thread(self._core.constraints.prepare, constraint)
+
     def flush_cache(self) -> bool:
         """Empties the prefix cache of all that no request uses; true if it is empty now.
 
         Waits for the step that runs. Raises EngineClosedError after `shutdown`.
         """
         return self._thread.call(lambda core: core.flush_cache())
+
+    def compiler_statistics(self) -> CompilerStatistics:
+        """What constraints were compiled, and found compiled."""
+        return self._core.constraints.statistics()
 
     def stats(self) -> EngineStats:
         """What the engine did and held at its last step."""

@@ -5,11 +5,12 @@ It knows positions and slots. What the rows are for it must not know, except whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from espalier.engine.request_state import RequestState
 from espalier.engine.scheduler import Chunk
 from espalier.exec.executor import Int32Array, StepBatch
 
@@ -17,8 +18,8 @@ from espalier.exec.executor import Int32Array, StepBatch
 class LogitSpan(NamedTuple):
     """Which rows of a step's logits belong to one chunk.
 
-    Rows `first .. first + num_scored - 1` give the logprobs of prompt tokens; the row after them
-    samples the next token, where `is_sampled`.
+    Rows `first .. first + num_scored - 1` give the logprobs of tokens that were not sampled, of the
+    prompt or forced; the row after them samples the next token, where `is_sampled`.
     """
 
     chunk: Chunk
@@ -27,8 +28,13 @@ class LogitSpan(NamedTuple):
     is_sampled: bool
 
 
-def build_batch(chunks: Sequence[Chunk]) -> tuple[StepBatch, list[LogitSpan]]:
-    """The step's arrays, and for each chunk its span of the logits."""
+def build_batch(
+    chunks: Sequence[Chunk], wanted: Mapping[RequestState, Int32Array] | None = None
+) -> tuple[StepBatch, list[LogitSpan]]:
+    """The step's arrays, and for each chunk its span of the logits.
+
+    `wanted` says of some requests which tokens may come next, where these are few.
+    """
     starts = np.array([chunk.start for chunk in chunks], dtype=np.int32)
     ends = np.array([chunk.end for chunk in chunks], dtype=np.int32)
     row_starts = _offsets(ends - starts)
@@ -36,6 +42,7 @@ def build_batch(chunks: Sequence[Chunk]) -> tuple[StepBatch, list[LogitSpan]]:
     positions = np.arange(num_rows, dtype=np.int32)
     positions += np.repeat(starts - row_starts[:-1], ends - starts)
     spans, logit_rows = _logit_spans(chunks, row_starts)
+    wanted_starts, wanted_ids = _wanted(spans, len(logit_rows), wanted) if wanted else (None, None)
     batch = StepBatch(
         token_ids=_joined([chunk.state.token_ids[chunk.start : chunk.end] for chunk in chunks]),
         positions=positions,
@@ -43,6 +50,8 @@ def build_batch(chunks: Sequence[Chunk]) -> tuple[StepBatch, list[LogitSpan]]:
         slot_ids=_joined([chunk.state.slot_ids[: chunk.end] for chunk in chunks]),
         slot_starts=_offsets(ends),
         logit_rows=logit_rows,
+        wanted_starts=wanted_starts,
+        wanted_ids=wanted_ids,
     )
     return batch, spans
 
@@ -57,16 +66,31 @@ def _logit_spans(
         first = len(rows)
         to_row = row_start - start  # from a position
         num_scored = 0
-        if state.next_scored < state.num_prompt:
-            # Logits at position p - 1 give the probability of prompt token p.
-            num_scored = max(0, min(end, state.num_prompt - 1) - (state.next_scored - 1))
+        if state.is_scoring:
+            # Logits at position p - 1 give the probability of token p.
+            num_scored = max(0, min(end, state.scored_end - 1) - (state.next_scored - 1))
             scored_from = state.next_scored - 1 + to_row
             rows.extend(range(scored_from, scored_from + num_scored))
-        is_sampled = end == state.num_tokens and state.num_new_left > 0
+        is_sampled = (
+            end == state.num_tokens and state.num_new_left > 0 and state.final_reason is None
+        )
         if is_sampled:
             rows.append(end - 1 + to_row)
         spans.append(LogitSpan(chunk, first, num_scored, is_sampled))
     return spans, np.array(rows, dtype=np.int32)
+
+
+def _wanted(
+    spans: Sequence[LogitSpan], num_logit_rows: int, wanted: Mapping[RequestState, Int32Array]
+) -> tuple[Int32Array, Int32Array]:
+    counts = np.zeros(num_logit_rows, dtype=np.int32)
+    parts = []
+    for span in spans:
+        token_ids = wanted.get(span.chunk.state) if span.is_sampled else None
+        if token_ids is not None:
+            counts[span.first + span.num_scored] = len(token_ids)
+            parts.append(token_ids)
+    return _offsets(counts), np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
 
 def _offsets(lengths: Int32Array) -> Int32Array:

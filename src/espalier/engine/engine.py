@@ -15,9 +15,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.constrain.dtype import dtype_matcher, dtype_stops
-from espalier.constrain.matcher import Matcher, MatcherTokenizer
+from espalier.constrain.canonical import CanonicalTokenizer
+from espalier.constrain.dtype import dtype_stops
+from espalier.constrain.guide import Guide
+from espalier.constraint import Constraint, ConstraintKind
 from espalier.engine.batch import LogitSpan, build_batch
+from espalier.engine.constraints import Constraints
 from espalier.engine.kv_space import KvSpace
 from espalier.engine.options import EngineOptions
 from espalier.engine.output_text import DecodingTokenizer, OutputText
@@ -28,8 +31,10 @@ from espalier.engine.stats import EngineStats, EngineTotals
 from espalier.engine.step_results import (
     TokenSampler,
     sample_tokens,
-    score_prompt,
+    score_tokens,
+    start_output,
     take_token,
+    wanted_tokens,
 )
 from espalier.engine.validation import check_request
 from espalier.errors import (
@@ -42,7 +47,7 @@ from espalier.exec.executor import Executor, Float32Array, StepBatch
 from espalier.types import FinishReason
 
 
-class EngineTokenizer(DecodingTokenizer, MatcherTokenizer, Protocol):
+class EngineTokenizer(DecodingTokenizer, CanonicalTokenizer, Protocol):
     """The part of a tokenizer that an engine needs."""
 
 
@@ -73,6 +78,7 @@ class EngineCore:
         self._sampler = sampler
         self._vocab_size = executor.plan.geometry.vocab_size
         self._known_tokens = _known_tokens(tokenizer.vocab_size, self._vocab_size)
+        self.constraints = Constraints(tokenizer, self._vocab_size)
         self._space = KvSpace(options.num_slots, options.prefix_cache)
         self._scheduler = Scheduler(options, self._space)
         self._states: dict[str, RequestState] = {}
@@ -87,24 +93,32 @@ class EngineCore:
     def prepare(self, request: EngineRequest, is_streamed: bool = False) -> RequestState:
         """Checks a request and makes its state. Any thread may call it: nothing is changed.
 
+        A constraint that is new is compiled, which may take a while: see `constraints`.
         Raises PromptError, SamplingError, UnsupportedError, UserInputError, or CapacityError for
         a request that would not fit even alone.
         """
         num_known = min(self._tokenizer.vocab_size, self._vocab_size)
         check_request(request, self.options, num_known)
-        matcher: Matcher | None = None
-        if request.dtype is not None:
-            matcher = dtype_matcher(request.dtype, self._tokenizer, self._vocab_size)
         end_ids = frozenset(request.sampling.stop_token_ids)
         if not request.sampling.ignore_eos:
             end_ids |= frozenset(self._tokenizer.eos_ids)
-        return RequestState(
+        state = RequestState(
             request,
-            text=OutputText(self._tokenizer, request.sampling, dtype_stops(request.dtype)),
+            text=OutputText(self._tokenizer, request.sampling, _cuts(request.constraint)),
             end_ids=end_ids,
-            matcher=matcher,
+            guide=self._guide(request),
+            jumps=self.options.jump_forward,
             submitted_at=time.monotonic(),
             is_streamed=is_streamed,
+        )
+        start_output(state)
+        return state
+
+    def _guide(self, request: EngineRequest) -> Guide | None:
+        if request.constraint is None:
+            return None
+        return self.constraints.guide(
+            request.constraint, request.sampling.max_new_tokens, self.options.canonical
         )
 
     def add(self, state: RequestState) -> None:
@@ -132,11 +146,11 @@ class EngineCore:
         self._admit()
         chunks = self._scheduler.next_chunks()
         if chunks:
-            batch, spans = build_batch(chunks)
+            batch, spans = build_batch(chunks, wanted_tokens(chunks))
             logits = self._run(batch, chunks)
             if logits is not None:
                 self._advance(chunks)
-                self._score_prompts(logits, spans)
+                self._score_tokens(logits, spans)
                 self._sample(logits, spans)
         return self.take_events()
 
@@ -210,13 +224,16 @@ class EngineCore:
             if is_prefill:
                 self._space.commit(state)
 
-    def _score_prompts(self, logits: Float32Array, spans: Sequence[LogitSpan]) -> None:
-        """Writes prompt logprobs; ends requests that want no new token."""
+    def _score_tokens(self, logits: Float32Array, spans: Sequence[LogitSpan]) -> None:
+        """Writes logprobs of given tokens; ends requests that want no new token."""
         for span in spans:
             state = span.chunk.state
-            error = score_prompt(self._sampler, logits, span) if span.num_scored else None
+            error = score_tokens(self._sampler, logits, span) if span.num_scored else None
             if error is not None:
                 self._end(state, error)
+            elif state.final_reason is not None:
+                if not state.is_prefilling and not state.is_scoring:
+                    self._end(state, state.final_reason)
             elif state.num_new_left == 0 and not state.is_prefilling:
                 self._end(state, FinishReason("length", length=0))
 
@@ -234,11 +251,12 @@ class EngineCore:
                 continue
             if state.first_token_at is None:
                 state.first_token_at = now
-            self._totals.generated_tokens += 1
             outcome = take_token(state, result)
             if outcome is not None:
                 self._end(state, outcome)
-            elif state.is_streamed:
+                continue
+            self._space.roll_back(state, state.num_reusable)
+            if state.is_streamed:
                 self._events.append(state.snapshot(now))
 
     def _end(self, state: RequestState, outcome: FinishReason | EspalierError) -> None:
@@ -247,6 +265,8 @@ class EngineCore:
         request_id = state.request.request_id
         del self._states[request_id]
         totals = self._totals
+        totals.generated_tokens += len(state.output_ids)
+        totals.forced_tokens += state.num_forced
         if isinstance(outcome, FinishReason):
             totals.requests_finished += 1
             self._events.append(state.snapshot(time.monotonic(), outcome))
@@ -256,6 +276,13 @@ class EngineCore:
         else:
             totals.requests_failed += 1
         self._events.append(RequestFailure(request_id, outcome))
+
+
+def _cuts(constraint: Constraint | None) -> tuple[str, ...]:
+    """Strings that end the text of a constraint and are no part of it."""
+    if constraint is None or constraint.kind is not ConstraintKind.DTYPE:
+        return ()
+    return dtype_stops(constraint.text)
 
 
 def _known_tokens(num_known: int, vocab_size: int) -> NDArray[np.uint32] | None:

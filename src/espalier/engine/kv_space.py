@@ -13,7 +13,7 @@ import numpy as np
 from espalier.engine.kv_pool import KvPool
 from espalier.engine.radix_cache import RadixCache
 from espalier.engine.radix_node import PrefixCursor, RadixNode
-from espalier.engine.request_state import RequestState
+from espalier.engine.request_state import NO_LIMIT, RequestState
 
 
 class KvSpace:
@@ -103,6 +103,26 @@ class KvSpace:
             state.slot_ids[start : start + count] = insertion.shared_slot_ids
         state.node = insertion.node
         state.num_shared = end
+
+    def roll_back(self, state: RequestState, num_computed: int) -> None:
+        """Forgets what a request computed after its first `num_computed` tokens, if anything.
+
+        Needed where its tokens were replaced. What the tree holds of it stays there for others,
+        unlocked.
+        """
+        state.num_valid = NO_LIMIT
+        if state.num_computed <= num_computed:
+            return
+        if num_computed < state.num_shared:
+            held = state.node
+            assert held is not None
+            state.node = self.cache.shorten(held, num_computed)
+            self.pool.free(state.slot_ids[state.num_shared : state.num_allocated])
+            state.num_shared = state.num_allocated = num_computed
+        else:
+            self.pool.free(state.slot_ids[num_computed : state.num_allocated])
+            state.num_allocated = num_computed
+        state.num_computed = num_computed
 
     def close(self, state: RequestState) -> None:
         """Keeps what a request has computed as evictable and frees its other slots."""

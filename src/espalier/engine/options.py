@@ -38,6 +38,9 @@ class EngineOptions:
         min_shared_gain: cached tokens that a request must gain to wait for one being computed.
         prefix_cache: False computes every prompt anew (ablation).
         in_flight_sharing: False lets equal prefixes be computed side by side (ablation).
+        jump_forward: False computes forced tokens one by one (ablation); tokens are the same.
+        canonical: False leaves tokens of constrained outputs as they were chosen and forces none,
+            so that masks are all there is (ablation); tokens may differ.
         random_seed: for the "random" policy.
     """
 
@@ -53,6 +56,8 @@ class EngineOptions:
     min_shared_gain: int = 2
     prefix_cache: bool = True
     in_flight_sharing: bool = True
+    jump_forward: bool = True
+    canonical: bool = True
     random_seed: int = 0
 
     def __post_init__(self) -> None:

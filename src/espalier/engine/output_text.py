@@ -25,6 +25,14 @@ class TextDecoder(Protocol):
         """Text that the token completes, perhaps empty."""
         ...
 
+    def push_bytes(self, data: bytes) -> str:
+        """Text that some bytes complete, perhaps empty."""
+        ...
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """Bytes that the next token adds."""
+        ...
+
     def finish(self) -> str:
         """What is still held back, with U+FFFD for bytes that are no character."""
         ...
@@ -71,6 +79,8 @@ class OutputText:
         self._token_ids: list[int] = []
         self._ends: list[int] = []  # length of all text, shown or not, after each token
         self._is_whole: list[bool] = []  # no part of a character pending after that token
+        self._num_characters = 0  # of all text
+        self._bytes_ahead = b""  # of the text, after the last token
         self._is_finished = False
         self.matched_stop: str | None = None
 
@@ -87,11 +97,35 @@ class OutputText:
         No token may be added after a stop or after `finish`.
         """
         assert not self._is_finished, "a token after the end of the text"
+        if self._bytes_ahead:
+            return self._push_over(token_id)
         decoder = self._decoder
         piece = decoder.push(token_id)
         self._token_ids.append(token_id)
         self._ends.append((self._ends[-1] if self._ends else 0) + len(piece))
         self._is_whole.append(not decoder.has_pending)
+        self._num_characters += len(piece)
+        self._add(piece)
+        return self.matched_stop
+
+    def take_back(self, num_tokens: int) -> None:
+        """Takes back the last tokens, but none of their text: the next tokens begin with it."""
+        removed = self._token_ids[-num_tokens:]
+        self._bytes_ahead = b"".join(map(self._decoder.bytes_of, removed)) + self._bytes_ahead
+        for entries in (self._token_ids, self._ends, self._is_whole):
+            del entries[-num_tokens:]
+
+    def _push_over(self, token_id: int) -> str | None:
+        """Adds a token whose text, or the beginning of it, is there already."""
+        decoder = self._decoder
+        data = decoder.bytes_of(token_id)
+        num_known = min(len(data), len(self._bytes_ahead))
+        ahead = self._bytes_ahead = self._bytes_ahead[num_known:]
+        piece = decoder.push_bytes(data[num_known:]) if len(data) > num_known else ""
+        self._num_characters += len(piece)
+        self._token_ids.append(token_id)
+        self._ends.append(self._num_characters - _num_ends(ahead, decoder.has_pending))
+        self._is_whole.append(_begins_character(ahead) if ahead else not decoder.has_pending)
         self._add(piece)
         return self.matched_stop
 
@@ -100,6 +134,7 @@ class OutputText:
         if self._is_finished:
             return
         piece = self._decoder.finish()
+        self._num_characters += len(piece)
         if piece and self._ends:
             self._ends[-1] += len(piece)
             self._is_whole[-1] = True
@@ -119,6 +154,8 @@ class OutputText:
         if self._safe_len == 0:
             return []
         index = bisect_left(self._ends, self._safe_len)
+        if index == len(self._ends):  # the last tokens were taken back
+            return None
         if self._ends[index] != self._safe_len or not self._is_whole[index]:
             return None
         return self._token_ids[: index + 1]
@@ -153,3 +190,15 @@ class OutputText:
         if piece:
             self._pieces.append(piece)
             self._safe_len += len(piece)
+
+
+def _begins_character(data: bytes) -> bool:
+    return data[0] & 0xC0 != 0x80
+
+
+def _num_ends(data: bytes, has_pending: bool) -> int:
+    """How many characters end in UTF-8 text that may begin and end inside one."""
+    if not data:
+        return 0
+    num_begun = sum(byte & 0xC0 != 0x80 for byte in data)
+    return num_begun + (not _begins_character(data)) - has_pending

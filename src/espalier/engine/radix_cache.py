@@ -166,6 +166,18 @@ class RadixCache:
         if node.parent is None:
             self._drop_root_if_unused(node)
 
+    def shorten(self, held: RadixNode, length: int) -> RadixNode:
+        """Moves a caller's lock from `held` up to the first `length` tokens of its path."""
+        node = held
+        while node.parent is not None and node.parent.end >= length:
+            node = node.parent
+        if node.end > length:
+            assert node.parent is not None
+            node = self._split(node, length - node.parent.end)
+        self.lock(node)
+        self.unlock(held)
+        return node
+
     def evict(self, count: int) -> Int32Array:
         """Gives up `count` tokens, or all that are not locked; their slots, `[tokens]`.
 

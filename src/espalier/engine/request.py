@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from espalier.constraint import Constraint
 from espalier.errors import EspalierError
 from espalier.types import FinishReason, SamplingParams, TokenLogprob
 
@@ -20,7 +21,7 @@ class EngineRequest:
         top_logprobs_num: most probable tokens listed at each position with logprobs.
         token_ids_logprob: token ids whose logprob is listed at each position with logprobs.
         namespace: cache key prefix; nothing is shared across namespaces.
-        dtype: None, or the form that the text must have: "int", "float", "bool", "str".
+        constraint: the form that the text must have; None for any.
     """
 
     request_id: str
@@ -32,7 +33,7 @@ class EngineRequest:
     top_logprobs_num: int = 0
     token_ids_logprob: tuple[int, ...] = ()
     namespace: str = ""
-    dtype: str | None = None
+    constraint: Constraint | None = None
 
 
 @dataclass(slots=True)
@@ -42,6 +43,11 @@ class LogprobTable:
     tokens: list[TokenLogprob] = field(default_factory=list)
     top: list[list[TokenLogprob]] = field(default_factory=list)
     chosen_ids: list[list[TokenLogprob]] = field(default_factory=list)  # token_ids_logprob
+
+    def cut(self, length: int) -> None:
+        """Leaves the first `length` positions."""
+        for entries in (self.tokens, self.top, self.chosen_ids):
+            del entries[length:]
 
 
 @dataclass(slots=True)

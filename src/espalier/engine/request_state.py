@@ -6,9 +6,11 @@ It decides nothing.
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
-from espalier.constrain.matcher import Matcher
+from espalier.constrain.guide import Guide
 from espalier.engine.output_text import OutputText
 from espalier.engine.radix_node import PrefixCursor, RadixNode
 from espalier.engine.request import EngineRequest, LogprobTable, RequestOutput
@@ -17,6 +19,7 @@ from espalier.exec.executor import Int32Array
 from espalier.types import FinishReason, TokenLogprob
 
 _NO_SLOTS: Int32Array = np.empty(0, dtype=np.int32)
+NO_LIMIT = 2**62
 
 
 class RequestState:
@@ -28,14 +31,18 @@ class RequestState:
         *,
         text: OutputText,
         end_ids: frozenset[int],
-        matcher: Matcher | None,
+        guide: Guide | None,
+        jumps: bool,
         submitted_at: float,
         is_streamed: bool,
     ) -> None:
         self.request = request
         self.text = text
         self.end_ids = end_ids  # tokens that end the output
-        self.matcher = matcher
+        self.guide = guide
+        self.jumps = jumps  # forced tokens are computed together
+        self.planned: deque[int] = deque()  # forced tokens that come one by one
+        self.num_dropped = 0  # forced tokens after the end of the output
         self.is_streamed = is_streamed
         self.token_ids: Int32Array = np.array(request.input_ids, dtype=np.int32)  # with spare room
         self.num_prompt = len(self.token_ids)
@@ -55,7 +62,8 @@ class RequestState:
         self.num_shared = 0
         self.num_allocated = 0
         self.num_computed = 0
-        self.num_to_prefill = 0  # tokens that it had when it was admitted
+        self.num_to_prefill = 0  # tokens that it had to compute when it was admitted
+        self.num_valid = NO_LIMIT  # leading tokens that are the same as when they were computed
 
         # Results.
         self.sample_row = SampleRow(
@@ -68,7 +76,9 @@ class RequestState:
         )
         self.input_logprobs: LogprobTable | None = None
         self.output_logprobs: LogprobTable | None = None
-        self.next_scored = self.num_prompt  # prompt position whose logprob is missing, the first
+        # Tokens next_scored .. scored_end - 1 get their logprob from the rows before them.
+        self.next_scored = self.scored_end = self.num_prompt
+        self.final_reason: FinishReason | None = None  # set while logprobs are missing at the end
         if request.return_logprob:
             self._begin_logprobs()
 
@@ -97,12 +107,28 @@ class RequestState:
         """Most leading tokens that may come from the cache.
 
         The last token is always computed, for its logits; and so is all from the position before
-        the first prompt token whose logprob is missing.
+        the first token whose logprob is missing.
         """
-        limit = self.num_tokens - 1
-        if self.next_scored < self.num_prompt:
+        limit = self.num_wanted - 1
+        if self.is_scoring:
             limit = min(limit, max(self.next_scored - 1, 0))
         return limit
+
+    @property
+    def is_scoring(self) -> bool:
+        """True while the logprob of a token that was not sampled is missing."""
+        return self.next_scored < self.scored_end
+
+    @property
+    def num_wanted(self) -> int:
+        """Tokens whose rows are to be computed: all, but the last where nothing follows it."""
+        return self.num_tokens - (self.final_reason is not None)
+
+    @property
+    def num_reusable(self) -> int:
+        """Leading tokens whose rows need not be computed again before the next token."""
+        count = min(self.num_valid, self.num_wanted - 1)
+        return min(count, self.next_scored - 1) if self.is_scoring else count
 
     @property
     def is_prefilling(self) -> bool:
@@ -114,8 +140,27 @@ class RequestState:
         """Tokens that it may still generate."""
         return self.request.sampling.max_new_tokens - len(self.output_ids)
 
+    @property
+    def num_forced(self) -> int:
+        """Output tokens that the model was not asked for."""
+        if self.guide is None:
+            return 0
+        return max(0, self.guide.num_forced - len(self.planned) - self.num_dropped)
+
+    def take_back(self, num_tokens: int) -> None:
+        """Takes back the last output tokens, but not their text (see OutputText)."""
+        if num_tokens == 0:
+            return
+        self.num_tokens -= num_tokens
+        self.num_valid = min(self.num_valid, self.num_tokens)
+        del self.output_ids[-num_tokens:]
+        self.text.take_back(num_tokens)
+        if self.output_logprobs is not None:
+            self.output_logprobs.cut(len(self.output_ids))
+            self.next_scored = self.scored_end = self.num_tokens
+
     def append(self, token_id: int) -> None:
-        """Adds a generated token."""
+        """Adds an output token."""
         if self.num_tokens == len(self.token_ids):
             room = min(self.num_new_left, max(64, self.num_tokens // 2))
             self.token_ids = np.concatenate((self.token_ids, np.empty(room, dtype=np.int32)))
@@ -134,6 +179,7 @@ class RequestState:
             finish_reason=reason,
             prompt_tokens=self.num_prompt,
             cached_tokens=self.num_cached,
+            forced_tokens=self.num_forced,
             retractions=self.num_retractions,
             input_logprobs=_copied(self.input_logprobs),
             output_logprobs=_copied(self.output_logprobs),

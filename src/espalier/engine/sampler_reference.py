@@ -96,8 +96,7 @@ def adjusted_logits(logits: FloatArray, row: SampleRow) -> FloatArray:
             adjusted[token_id] = _capped(adjusted[token_id] + f32(bias))
     adjusted[list(row.banned_ids)] = -np.inf
     if row.mask is not None:
-        bits = np.unpackbits(row.mask.astype("<u4").view(np.uint8), bitorder="little")
-        adjusted[bits[: len(adjusted)] == 0] = -np.inf
+        adjusted[~_allowed(row.mask, len(adjusted))] = -np.inf
     return adjusted
 
 
@@ -158,7 +157,11 @@ class ReferenceSampler:
     def _sample_row(self, logits: FloatArray, row: SampleRow) -> SampleResult:
         if not self._knows(row):
             return foreign_token_error(self.vocab_size)
-        if not _is_sound(logits):
+        wants_logprobs = row.want_logprob or row.top_logprobs_num or len(row.token_ids_logprob)
+        judged = logits
+        if row.mask is not None and not wants_logprobs:
+            judged = logits[_allowed(row.mask, len(logits))]  # the others count for nothing
+        if len(judged) and not _is_sound(judged):
             return broken_logits_error()
         adjusted = adjusted_logits(logits, row)
         if adjusted.max() == -np.inf:
@@ -168,7 +171,7 @@ class ReferenceSampler:
         else:
             weights = kept_weights(adjusted, row.sampling)
             token_id = draw(weights, uniform(row.seed, row.position))
-        if not (row.want_logprob or row.top_logprobs_num or len(row.token_ids_logprob)):
+        if not wants_logprobs:
             return SampledToken(token_id, math.nan)
         return self._with_logprobs(logits, token_id, row.top_logprobs_num, row.token_ids_logprob)
 
@@ -187,6 +190,11 @@ class ReferenceSampler:
             tuple((int(index), float(logprobs[index])) for index in order),
             tuple((index, float(logprobs[index])) for index in chosen),
         )
+
+
+def _allowed(mask: NDArray[np.uint32], vocab_size: int) -> NDArray[np.bool_]:
+    bits = np.unpackbits(mask.astype("<u4").view(np.uint8), bitorder="little")
+    return bits[:vocab_size].astype(bool)
 
 
 def _capped(value: np.float32) -> np.float32:

@@ -36,7 +36,8 @@ class SampleRow:
         output_ids: tokens generated so far; read only for penalties, likewise.
         banned_ids: tokens that may not be chosen now (ends, while below min_new_tokens).
         mask: bit i (of word i // 32) set = token i may be chosen, [ceil(vocab_size / 32)]; None
-            allows all.
+            allows all. Where no logprobs are wanted, nothing is read of the logits of the others:
+            they may be any bits (see StepBatch.wanted_ids).
         want_logprob: fill `SampledToken.logprob`.
         top_logprobs_num: most probable tokens listed in `SampledToken.top`.
         token_ids_logprob: tokens whose logprob is listed in `SampledToken.chosen`.
@@ -91,7 +92,10 @@ def check_token_ids(sampling: SamplingParams, vocab_size: int) -> None:
 
 
 def broken_logits_error() -> BackendError:
-    """The error of a row whose logits hold NaN or +infinity, or are all -infinity."""
+    """The error of a row whose logits hold NaN or +infinity, or are all -infinity.
+
+    Only those count that the row reads; see `SampleRow.mask`.
+    """
     return BackendError(
         "The model's logits hold NaN or +infinity, or no finite number at all, so no token can be "
         "chosen: the model file is damaged or the model overflows. Other requests go on."

@@ -74,7 +74,9 @@ class Scheduler:
         if not self.waiting or self._is_full():
             return []
         budget = self._options.chunk_tokens - sum(
-            chunk.end - chunk.start for chunk in self._plan() if chunk.state.is_prefilling
+            chunk.end - chunk.start
+            for chunk in self._plan()
+            if chunk.state.is_prefilling or chunk.end - chunk.start > 1
         )
         admitted: list[RequestState] = []
         promised = sum(self._promised(state) for state in self.running)
@@ -90,7 +92,7 @@ class Scheduler:
                 continue
             self._start(state, now)
             admitted.append(state)
-            budget -= state.num_tokens - state.num_computed
+            budget -= state.num_wanted - state.num_computed
             promised += self._promised(state)
         if admitted:
             self._settle(admitted)
@@ -178,7 +180,7 @@ class Scheduler:
 
     def _start(self, state: RequestState, now: float) -> None:
         self._space.open(state)
-        state.num_to_prefill = state.num_tokens
+        state.num_to_prefill = state.num_wanted
         state.leader = None
         if state.admitted_at is None:
             state.admitted_at = now
@@ -201,19 +203,19 @@ class Scheduler:
         chunks = []
         prefilling = []
         for state in self.running:
-            if state.num_tokens - state.num_computed == 1:
-                chunks.append(Chunk(state, state.num_computed, state.num_tokens))
+            if state.num_wanted - state.num_computed == 1:
+                chunks.append(Chunk(state, state.num_computed, state.num_wanted))
             else:
                 prefilling.append(state)
         budget = self._options.chunk_tokens
         logit_budget = self._options.prompt_logit_rows
         for state in prefilling:
             start = state.num_computed
-            end = min(state.num_tokens, start + budget)
-            if state.next_scored < state.num_prompt:
+            end = min(state.num_wanted, start + budget)
+            if state.is_scoring:
                 first_row = state.next_scored - 1
                 end = min(end, first_row + logit_budget)
-                logit_budget -= max(0, min(end, state.num_prompt - 1) - first_row)
+                logit_budget -= max(0, min(end, state.scored_end - 1) - first_row)
             if end > start:
                 chunks.append(Chunk(state, start, end))
                 budget -= end - start

@@ -11,7 +11,8 @@ class EngineTotals:
 
     `prompt_tokens` and `cached_tokens` are those of started requests, each counted once, at its
     first admission. `computed_rows` are token rows that the executor ran: prompt and output, and
-    anew after a retraction.
+    anew after a retraction. `generated_tokens` are all output tokens of ended requests;
+    `forced_tokens` are those of them that the model was not asked for.
     """
 
     steps: int = 0
@@ -21,6 +22,7 @@ class EngineTotals:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
+    forced_tokens: int = 0
     computed_rows: int = 0
     retractions: int = 0
 

@@ -7,17 +7,20 @@ wrong with one request is that request's error: it comes back as a value and the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.constrain.guide import TailChange
 from espalier.engine.batch import LogitSpan
 from espalier.engine.request import LogprobTable
 from espalier.engine.request_state import RequestState
 from espalier.engine.sampler import SampledToken, SampleResult, SampleRow
+from espalier.engine.scheduler import Chunk
 from espalier.errors import BackendError, EspalierError, SamplingError
-from espalier.exec.executor import Float32Array
+from espalier.exec.executor import MAX_WANTED_IDS, Float32Array, Int32Array
 from espalier.types import FinishReason, TokenLogprob
 
 
@@ -52,12 +55,14 @@ def as_espalier_error(error: Exception, what: str) -> EspalierError:
     return wrapped
 
 
-def score_prompt(
+def score_tokens(
     sampler: TokenSampler, logits: Float32Array, span: LogitSpan
 ) -> EspalierError | None:
-    """Writes the logprobs of the prompt tokens that this step's logits tell; returns an error."""
+    """Writes the logprobs of given tokens that this step's logits tell; returns an error."""
     state = span.chunk.state
-    table = state.input_logprobs
+    table = state.output_logprobs
+    if state.next_scored < state.num_prompt:
+        table = state.input_logprobs
     assert table is not None
     rows = logits[span.first : span.first + span.num_scored]
     token_ids = state.token_ids[state.next_scored : state.next_scored + span.num_scored]
@@ -67,12 +72,15 @@ def score_prompt(
             rows, token_ids.tolist(), request.top_logprobs_num, request.token_ids_logprob
         )
     except Exception as error:
-        return as_espalier_error(error, "scoring the prompt")
+        return as_espalier_error(error, "scoring given tokens")
     for result in results:
         if isinstance(result, EspalierError):
             return result
+        if state.next_scored == state.num_prompt:
+            table = state.output_logprobs
+            assert table is not None
         _add_logprobs(table, result)
-    state.next_scored += span.num_scored
+        state.next_scored += 1
     return None
 
 
@@ -89,7 +97,7 @@ def sample_tokens(
     results: list[SampleResult | None] = [None] * len(spans)
     indices, rows = [], []
     for index, span in enumerate(spans):
-        row = _row_or_error(span.chunk.state, known_tokens)
+        row = _row_or_error(span.chunk.state, known_tokens, (logits.shape[1] + 31) // 32)
         if isinstance(row, SampleRow):
             indices.append(index)
             rows.append(row)
@@ -104,69 +112,155 @@ def sample_tokens(
     return [result for result in results if result is not None]
 
 
+def wanted_tokens(chunks: Sequence[Chunk]) -> dict[RequestState, Int32Array]:
+    """The tokens that may come next, of requests that allow few and ask for no logprobs.
+
+    What goes wrong here goes wrong again where the token is chosen, and is told there.
+    """
+    wanted = {}
+    for state, _, end in chunks:
+        if end != state.num_tokens or state.request.return_logprob or state.guide is None:
+            continue
+        if state.planned:
+            wanted[state] = np.array([state.planned[0]], dtype=np.int32)
+            continue
+        with suppress(Exception):
+            matcher = state.guide.matcher
+            if matcher.num_allowed <= MAX_WANTED_IDS:
+                wanted[state] = matcher.allowed_ids()
+    return wanted
+
+
 def take_token(state: RequestState, sampled: SampledToken) -> Outcome:
-    """Adds a token to a request; says whether it ends there."""
-    token_id = sampled.token_id
-    state.append(token_id)
-    if state.output_logprobs is not None:
-        _add_logprobs(state.output_logprobs, sampled)
+    """Adds a token, and those that it forces, to a request; says whether it ends there."""
     try:
-        return _take_token(state, token_id)
+        return _ended(state, _take_token(state, sampled))
     except Exception as error:
         return as_espalier_error(error, "taking a token")
 
 
-def _take_token(state: RequestState, token_id: int) -> FinishReason | None:
-    reason: FinishReason | None = None
+def start_output(state: RequestState) -> None:
+    """Adds the tokens with which the output of a new request must begin."""
+    if state.guide is not None and state.request.sampling.max_new_tokens > 0:
+        _ended(state, _follow(state, state.guide.start(), None))
+
+
+def _ended(state: RequestState, reason: FinishReason | None) -> FinishReason | None:
+    """The reason of an end, or None while logprobs of the output's last tokens are missing."""
+    if reason is None:
+        return None
+    state.text.finish()
+    is_started = state.node is not None
+    if is_started and not state.is_scoring:
+        return reason
+    state.final_reason = reason
+    return None
+
+
+def _take_token(state: RequestState, sampled: SampledToken) -> FinishReason | None:
+    token_id = sampled.token_id
     if token_id in state.end_ids:
-        reason = FinishReason("stop", matched=token_id)
+        _append(state, token_id, sampled)
         if state.request.sampling.no_stop_trim:
             state.text.push(token_id)
-    else:
-        if state.matcher is not None:
-            state.matcher.accept(token_id)
-        stop = state.text.push(token_id)
-        if stop is not None:
-            reason = FinishReason("stop", matched=stop)
-        elif state.matcher is not None and state.matcher.must_stop:
-            _check_long_enough(state)
-            reason = FinishReason("stop")
-        elif state.num_new_left == 0:
-            reason = FinishReason("length", length=len(state.output_ids))
-    if reason is not None:
-        state.text.finish()
-    return reason
+        return FinishReason("stop", matched=token_id)
+    if state.planned:
+        state.planned.popleft()
+        return _push(state, token_id, sampled) or _completed(state)
+    if state.guide is not None:
+        return _follow(state, state.guide.take(token_id), sampled)
+    return _push(state, token_id, sampled) or _completed(state)
+
+
+def _follow(
+    state: RequestState, change: TailChange, sampled: SampledToken | None
+) -> FinishReason | None:
+    """Changes the end of the output; forced tokens wait for their turn where it does not jump."""
+    state.take_back(change.num_removed)
+    token_ids = change.token_ids
+    num_now = len(token_ids) if state.jumps else len(token_ids) - change.num_forced
+    state.planned.extend(token_ids[num_now:])
+    is_kept = sampled is not None and [sampled.token_id] == token_ids[:1]
+    known = sampled if is_kept and change.num_removed == 0 else None
+    for index, token_id in enumerate(token_ids[:num_now]):
+        reason = _push(state, token_id, known if index == 0 else None)
+        if reason is not None:
+            state.num_dropped = num_now - index - 1
+            return reason
+    return _completed(state)
+
+
+def _push(state: RequestState, token_id: int, sampled: SampledToken | None) -> FinishReason | None:
+    """Adds a token to output and text; the reason of the stop that it completes, if any."""
+    _append(state, token_id, sampled)
+    stop = state.text.push(token_id)
+    return None if stop is None else FinishReason("stop", matched=stop)
+
+
+def _append(state: RequestState, token_id: int, sampled: SampledToken | None) -> None:
+    """Adds a token to the output; its logprob is computed later where it was not sampled."""
+    state.append(token_id)
+    if state.output_logprobs is None:
+        return
+    state.scored_end = state.num_tokens
+    if sampled is not None:
+        _add_logprobs(state.output_logprobs, sampled)
+        state.next_scored = state.num_tokens
+
+
+def _completed(state: RequestState) -> FinishReason | None:
+    """Why the output ends with its last token, if it does."""
+    if state.guide is not None and not state.planned and state.guide.must_stop:
+        _check_long_enough(state)
+        return FinishReason("stop")
+    if state.num_new_left == 0:
+        return FinishReason("length", length=len(state.output_ids))
+    return None
 
 
 def _check_long_enough(state: RequestState) -> None:
     count, least = len(state.output_ids), state.request.sampling.min_new_tokens
     if count < least:
         raise SamplingError(
-            f"min_new_tokens is {least}, but the {state.request.dtype} is complete after {count} "
-            "tokens and nothing may follow it. Lower min_new_tokens or leave out the dtype."
+            f"min_new_tokens is {least}, but the output is complete after {count} tokens and "
+            "nothing may follow it in the form that it must have. "
+            "Lower min_new_tokens or leave out the constraint."
         )
 
 
 def _row_or_error(
-    state: RequestState, known_tokens: NDArray[np.uint32] | None
+    state: RequestState, known_tokens: NDArray[np.uint32] | None, num_mask_words: int
 ) -> SampleRow | EspalierError:
     try:
-        return _sample_row(state, known_tokens)
+        return _sample_row(state, known_tokens, num_mask_words)
     except Exception as error:
         return as_espalier_error(error, "the constraint")
 
 
-def _sample_row(state: RequestState, known_tokens: NDArray[np.uint32] | None) -> SampleRow:
+def _sample_row(
+    state: RequestState, known_tokens: NDArray[np.uint32] | None, num_mask_words: int
+) -> SampleRow:
     """The request's row, moved on to its next token."""
-    row, sampling, matcher = state.sample_row, state.request.sampling, state.matcher
+    row, sampling, guide = state.sample_row, state.request.sampling, state.guide
     row.position = state.num_tokens
     if sampling.has_penalty:
         row.prompt_ids = state.token_ids[: state.num_prompt]
         row.output_ids = state.token_ids[state.num_prompt : state.num_tokens]
     may_end = len(state.output_ids) >= sampling.min_new_tokens
     row.banned_ids = () if may_end else tuple(state.end_ids)
-    row.mask = known_tokens if matcher is None else matcher.mask()
+    if state.planned:
+        row.banned_ids = ()
+        row.mask = _only(state.planned[0], num_mask_words)
+    else:
+        row.mask = known_tokens if guide is None else guide.mask()
     return row
+
+
+def _only(token_id: int, num_words: int) -> NDArray[np.uint32]:
+    """A mask of one token."""
+    mask = np.zeros(num_words, np.uint32)
+    mask[token_id // 32] = np.uint32(1 << token_id % 32)
+    return mask
 
 
 def _sample_rows(

@@ -19,6 +19,11 @@ from espalier.exec.plan import Plan
 Int32Array = NDArray[np.int32]
 Float32Array = NDArray[np.float32]
 
+# Rows that want more tokens than this should want all. With 16 rows of SmolLM2 in AMX tiles, where
+# the whole head costs least, 256 tokens of its own for each row take 0.9 of its time and 512 take
+# 1.3; one row gains with 1,024 still (bench/engine/wanted.py, docs/benchmarks.md).
+MAX_WANTED_IDS = 256
+
 
 class TensorType(str, Enum):
     """How a tensor is stored in a model file; the values are GGUF's names."""
@@ -66,6 +71,12 @@ class StepBatch:
     `slot_ids[slot_starts[i] : slot_starts[i + 1]]`, one per position from 0 to the position of its
     last row, so row r at position p writes slot `slot_ids[slot_starts[i] + p]` and sees the slots
     of positions 0 to p.
+
+    Of row i of the logits only those of the tokens `wanted_ids[wanted_starts[i] :
+    wanted_starts[i + 1]]` are wanted, in any order; where there are none, all are. These hold the
+    bits that they have when all are wanted. The others of such a row are not defined (any bits, not
+    even numbers), so that nothing is spent on them: who reads the row must be told which tokens
+    count. Both arrays are None where all logits of all rows are wanted.
     """
 
     token_ids: Int32Array  # [rows]
@@ -74,6 +85,8 @@ class StepBatch:
     slot_ids: Int32Array  # [sum of context lengths]
     slot_starts: Int32Array  # [sequences + 1]
     logit_rows: Int32Array  # [n], rows whose logits are wanted, ascending
+    wanted_starts: Int32Array | None = None  # [n + 1]
+    wanted_ids: Int32Array | None = None  # [sum of wanted tokens]
 
     @property
     def num_rows(self) -> int:
@@ -115,9 +128,10 @@ class Executor(Protocol):
     def run(self, batch: StepBatch) -> Float32Array:
         """Runs one step and returns logits, `[len(batch.logit_rows), vocab_size]`.
 
-        The array is the executor's own and is overwritten by the next run. A row's logits depend
-        on the tokens at positions 0 to its own alone, bit for bit: never on the other rows, on
-        how the positions were split into steps, or on which slots hold them.
+        Where a row wants some tokens only, its other logits are undefined. The array is the
+        executor's own and is overwritten by the next run. A row's logits depend on the tokens at
+        positions 0 to its own alone, bit for bit: never on the other rows, on how the positions
+        were split into steps, on which slots hold them, or on which tokens are wanted.
         """
         ...
 

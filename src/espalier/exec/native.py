@@ -107,6 +107,8 @@ class NativeExecutor:
             _int32("slot_ids", batch.slot_ids),
             _int32("slot_starts", batch.slot_starts),
             _int32("logit_rows", batch.logit_rows),
+            _int32_or_none("wanted_starts", batch.wanted_starts),
+            _int32_or_none("wanted_ids", batch.wanted_ids),
         )
         logits_bytes = len(batch.logit_rows) * self.plan.geometry.vocab_size * 4
         if logits_bytes >= _LARGE_LOGITS_BYTES:
@@ -221,3 +223,7 @@ def _int32(name: str, array: Int32Array) -> Int32Array:
         found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
         raise UserInputError(f"bad step: {name} is {found}; a flat int32 array is needed.")
     return np.ascontiguousarray(array)
+
+
+def _int32_or_none(name: str, array: Int32Array | None) -> Int32Array | None:
+    return None if array is None else _int32(name, array)

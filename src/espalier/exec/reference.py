@@ -199,6 +199,21 @@ class _Step:
         self.logits = np.zeros((len(self.rows[op.x]), len(weight)), dtype=np.float32)
         for out, x in zip(self.logits, self.rows[op.x], strict=True):
             out[:] = kernels.soft_capped(kernels.linear(x, weight, None), op.soft_cap)
+        if self.batch.wanted_starts is not None:
+            _keep_wanted(self.logits, self.batch)
+
+
+def _keep_wanted(logits: Float32Array, batch: StepBatch) -> None:
+    """Makes the logits that nobody wants NaN, so that who reads one all the same finds out."""
+    starts, ids = batch.wanted_starts, batch.wanted_ids
+    assert starts is not None
+    assert ids is not None
+    assert len(starts) == len(logits) + 1
+    for row, begin, end in zip(logits, starts[:-1], starts[1:], strict=True):
+        if begin < end:
+            kept = row[ids[begin:end]]
+            row[:] = np.nan
+            row[ids[begin:end]] = kept
 
 
 _KV_ROUNDING: dict[str, kernels.Rounding] = {

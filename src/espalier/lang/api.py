@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from espalier.constraint import JsonWhitespace
 from espalier.errors import UserInputError
 from espalier.lang.choices import ChoicesMethod, token_length_normalized
+from espalier.lang.form import form_of, regex_choices
 from espalier.lang.ir import (
     SglExpr,
     SglExprList,
@@ -18,7 +20,6 @@ from espalier.lang.ir import (
     parts_of,
 )
 from espalier.lang.location import call_site
-from espalier.lang.options import dtype_name
 from espalier.types import SamplingParams
 
 
@@ -43,7 +44,13 @@ def gen(  # noqa: PLR0917 - the reference's order
     dtype: type | str | None = None,
     choices: Sequence[str] | None = None,
     choices_method: ChoicesMethod | None = None,
+    regex: str | None = None,
+    json_schema: Any = None,
     *,
+    ebnf: str | None = None,
+    lark: str | None = None,
+    whitespace: JsonWhitespace | str | None = None,
+    exact: bool = False,
     seed: int | None = None,
     repetition_penalty: float | None = None,
     logit_bias: Mapping[int, float] | None = None,
@@ -53,8 +60,13 @@ def gen(  # noqa: PLR0917 - the reference's order
 
     A value that is None is the run's. With `n` > 1 the variable is a list and the first sample is
     appended. A matched stop is neither in the variable nor in the text, unless `include_stop`.
-    `dtype` makes the text a number, a bool or a JSON string; the variable stays text. `choices`
-    makes it a `select`. `seed` gives the same samples whatever else runs.
+    `choices` makes it a `select`. `seed` gives the same samples whatever else runs.
+
+    The text has a form where one of these is given. `dtype`: a number, a bool or a JSON string.
+    `regex`: the whole text matches; with `exact`, a regex of at most 64 texts has them scored as
+    wholes, as choices are. `json_schema`: JSON text, a dict, a pydantic model or a type; with a
+    dict the variable is the parsed value, with a type it is a value of that type (`s.text(name)` is
+    the text); `whitespace` is "compact", "spaced" or "pretty". `ebnf` and `lark`: a grammar.
     Raises UserInputError (a ValueError) for arguments that contradict each other.
     """
     sampling = _given(
@@ -81,9 +93,21 @@ def gen(  # noqa: PLR0917 - the reference's order
         top_logprobs_num=top_logprobs_num,
         return_text_in_logprobs=return_text_in_logprobs,
     )
+    forms = _given(
+        dtype=dtype,
+        regex=regex,
+        json_schema=json_schema,
+        ebnf=ebnf,
+        lark=lark,
+        whitespace=whitespace,
+    )
+    if exact:
+        if choices is not None or set(forms) != {"regex"}:
+            raise UserInputError("gen was given exact, which goes with regex alone; leave it out.")
+        choices, forms = regex_choices(forms["regex"]), {}
     if choices is not None:
         ignored = set(sampling) - {"temperature", "sampling_seed"}
-        ignored.update(logprobs, ["dtype"] if dtype is not None else [])
+        ignored.update(logprobs, forms)
         if ignored:
             raise UserInputError(
                 f"gen was given choices together with {', '.join(sorted(ignored))}, which a "
@@ -93,7 +117,7 @@ def gen(  # noqa: PLR0917 - the reference's order
         return select(name, choices, temperature or 0.0, method, seed=seed)
     if choices_method is not None:
         raise UserInputError("gen was given choices_method without choices; leave it out.")
-    return _generation(name, sampling, logprobs, dtype)
+    return SglGen(_checked(name), sampling, logprobs, form_of(**forms), call_site())
 
 
 def gen_int(  # noqa: PLR0917 - the reference's order
@@ -272,15 +296,6 @@ def assistant_end() -> SglRoleEnd:
 def _message(role: str, expr: object) -> SglExprList:
     inner = () if expr is None else parts_of(as_expr(expr))
     return SglExprList((SglRoleBegin(role), *inner, SglRoleEnd(role)))
-
-
-def _generation(
-    name: str | None,
-    sampling: Mapping[str, Any],
-    logprobs: Mapping[str, Any],
-    dtype: type | str | None,
-) -> SglGen:
-    return SglGen(_checked(name), sampling, logprobs, dtype_name(dtype), call_site())
 
 
 def _checked(name: str | None) -> str | None:

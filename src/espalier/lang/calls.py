@@ -15,11 +15,13 @@ from espalier.backends.base import (
     OnDelta,
     ScoreCall,
 )
-from espalier.errors import BackendError, ProgramError
+from espalier.errors import BackendError, ProgramError, shown
 from espalier.lang.choices import ChoicesDecision, TokenEntry, mean_logprob
 from espalier.lang.failure import Failure
+from espalier.lang.form import Form
 from espalier.lang.ir import SglSelect
 from espalier.lang.location import SourceLine
+from espalier.lang.promise import ErrorSource
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable, rest_of
 from espalier.types import GREEDY_TEMPERATURE, SamplingParams, TokenLogprob
@@ -56,7 +58,7 @@ class CallOp:
 class GenerateOp(CallOp):
     """Samples a continuation, appends the first sample and sets the variable."""
 
-    __slots__ = ("dtype", "logprobs", "sampling")
+    __slots__ = ("form", "logprobs", "sampling")
     kind = "gen"
 
     def __init__(
@@ -67,17 +69,18 @@ class GenerateOp(CallOp):
         *,
         sampling: SamplingParams,
         logprobs: LogprobOptions,
-        dtype: str | None,
+        form: Form | None,
     ) -> None:
         super().__init__(variable, location, key)
         self.sampling = sampling
         self.logprobs = logprobs
-        self.dtype = dtype
+        self.form = form
 
     async def run(self, stream: Stream) -> None:
         """Calls the backend."""
         prompt, backend = stream.transcript.prompt(), stream.program.backend
-        call = GenerateCall(prompt, self.sampling, self.logprobs, self.dtype, self.key)
+        constraint = None if self.form is None else self.form.constraint
+        call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key)
         result = await stream.call(lambda: backend.generate(call, self._on_delta(stream)))
         self._accept(stream, result)
 
@@ -105,11 +108,39 @@ class GenerateOp(CallOp):
             # All but the last token lie in the backend's cache: forks need no call for this.
             stream.num_cached_segments = len(stream.transcript.segments)
         if self.sampling.n == 1:
-            self.variable.resolve(first.text, first.meta_info)
+            self._set(first.text, first.meta_info)
         else:
-            self.variable.resolve(
-                [sample.text for sample in samples], [sample.meta_info for sample in samples]
-            )
+            self._set([sample.text for sample in samples], [sample.meta_info for sample in samples])
+
+    def _set(self, texts: str | list[str], meta: Any) -> None:
+        """Sets the variable to the texts, or to what they say where the form has a reader."""
+        read = None if self.form is None else self.form.read
+        if read is None:
+            self.variable.resolve(texts, meta)
+            return
+        is_one = isinstance(texts, str)
+        try:
+            values = [read(text) for text in ([texts] if isinstance(texts, str) else texts)]
+        except ValueError as error:
+            self.variable.end_unread(texts, meta, self._unread(texts, meta, error))
+        else:
+            self.variable.resolve(values[0] if is_one else values, meta, texts)
+
+    def _unread(self, texts: str | list[str], meta: Any, error: ValueError) -> ErrorSource:
+        """The error of a text that is no value of its form, as one that was cut is none."""
+        metas = meta if isinstance(meta, list) else [meta]
+        reasons = [(item.get("finish_reason") or {}).get("type") for item in metas]
+        advice = (
+            f"it reached max_new_tokens ({self.sampling.max_new_tokens}); allow more"
+            if "length" in reasons
+            else "it ended early, at a stop string perhaps"
+        )
+        cause = ProgramError(
+            f"the text {shown(texts)} is no whole value of its form: {advice}. "
+            f"s.text({self.variable.name!r}) gives the text as it is."
+        )
+        cause.__cause__ = error
+        return self.failed(cause).raised
 
 
 class SelectOp(CallOp):

@@ -11,6 +11,7 @@ from typing import Any
 
 from espalier.errors import UserInputError
 from espalier.lang.choices import ChoicesMethod
+from espalier.lang.form import Form
 from espalier.lang.location import SourceLine
 
 ROLES = ("system", "user", "assistant")
@@ -62,7 +63,7 @@ class SglGen(SglExpr):
     name: str | None
     sampling: Mapping[str, Any]
     logprobs: Mapping[str, Any]
-    dtype: str | None
+    form: Form | None
     location: SourceLine | None
 
     def __repr__(self) -> str:

@@ -103,12 +103,15 @@ def _keep(values: dict[str, Any], name: str, value: Any) -> None:
 def resolve_sampling(
     defaults: Mapping[str, Any],
     given: Mapping[str, Any],
-    dtype: str | None,
+    is_number: bool,
     template_stop: tuple[str, ...],
 ) -> SamplingParams:
-    """The parameters of one generation; raises SamplingError."""
+    """The parameters of one generation; raises SamplingError.
+
+    `is_number`: it is to be an int or a float, which ends at a space or at the end of a line.
+    """
     own = SamplingParams(**{**defaults, **given})
-    added = (*template_stop, *(NUMBER_STOPS if dtype in ("int", "float") else ()))
+    added = (*template_stop, *(NUMBER_STOPS if is_number else ()))
     more = [item for item in added if item not in own.stop]
     return replace(own, stop=(*own.stop, *more)) if more else own
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from espalier.errors import ProgramError, UnknownVariableError
+from espalier.errors import GenerationError, ProgramError, UnknownVariableError
 from espalier.lang.failure import Failure
 from espalier.lang.ops import AskOp
 from espalier.lang.program import refuse_blocking
@@ -104,6 +104,26 @@ class Reader:
     async def get_async(self, name: str | None) -> Any:
         """A variable's value, once it is set; raises its GenerationError."""
         return await (await self.find_async(name)).ready().wait_async()
+
+    def ended_blocking(self, name: str | None) -> Variable:
+        """A variable whose call has ended, with a value or a text; raises its GenerationError."""
+        variable = self.find_blocking(name)
+        try:
+            self.get_blocking(name)
+        except GenerationError:
+            if variable.texts is None:
+                raise
+        return variable
+
+    async def ended_async(self, name: str | None) -> Variable:
+        """A variable whose call has ended, with a value or a text; raises its GenerationError."""
+        variable = await self.find_async(name)
+        try:
+            await self.get_async(name)
+        except GenerationError:
+            if variable.texts is None:
+                raise
+        return variable
 
     def wait_for_body(self) -> None:
         """From outside: waits until the body has ended, so that what is added next comes after it.

@@ -86,23 +86,41 @@ class ProgramState:
 
     def get_meta_info(self, name: str) -> Any:
         """The meta_info of the call that set a variable (a list for n > 1), or None."""
-        self.reader.get_blocking(name)
-        return self.reader.find_blocking(name).meta
+        return self.reader.ended_blocking(name).meta
 
     async def aget_meta_info(self, name: str) -> Any:
         """`get_meta_info` for async programs."""
-        await self.reader.get_async(name)
-        return (await self.reader.find_async(name)).meta
+        return (await self.reader.ended_async(name)).meta
 
     # The text.
 
-    def text(self) -> str:
-        """The whole text, once everything appended is there."""
-        return self.reader.ask_blocking("text", "atext", _text)
+    @overload
+    def text(self, name: None = None) -> str: ...
 
-    async def atext(self) -> str:
+    @overload
+    def text(self, name: str) -> Any: ...
+
+    def text(self, name: str | None = None) -> Any:
+        """The whole text, once everything appended is there; of a variable, what it was read from.
+
+        A variable that a generation set to a value of a type has its text here (a list for n > 1),
+        also where the text ended too early to be such a value.
+        """
+        if name is None:
+            return self.reader.ask_blocking("text", "atext", _text)
+        return self.reader.ended_blocking(name).text
+
+    @overload
+    async def atext(self, name: None = None) -> str: ...
+
+    @overload
+    async def atext(self, name: str) -> Any: ...
+
+    async def atext(self, name: str | None = None) -> Any:
         """`text` for async programs."""
-        return await self.reader.ask_async(_text)
+        if name is None:
+            return await self.reader.ask_async(_text)
+        return (await self.reader.ended_async(name)).text
 
     def messages(self) -> list[Message]:
         """The messages whose roles are closed, in OpenAI's form."""

@@ -97,11 +97,12 @@ def _generate_op(stream: Stream, draft: _Draft, gen: SglGen) -> GenerateOp:
     given = gen.sampling
     if program.seed is not None and "sampling_seed" not in given:
         given = {**given, "sampling_seed": key}
-    sampling = resolve_sampling(options.sampling, given, gen.dtype, program.template_stops())
+    is_number = gen.form is not None and gen.form.is_number
+    sampling = resolve_sampling(options.sampling, given, is_number, program.template_stops())
     logprobs = resolve_logprobs(options.logprobs, gen.logprobs)
     variable = _declare(stream, draft, gen.name, sampling.n)
     return GenerateOp(
-        variable, gen.location, key, sampling=sampling, logprobs=logprobs, dtype=gen.dtype
+        variable, gen.location, key, sampling=sampling, logprobs=logprobs, form=gen.form
     )
 
 

@@ -24,7 +24,7 @@ class Variable:
         feeds: its text as it comes, one for each sample; empty where nothing streams.
     """
 
-    __slots__ = ("feeds", "kick", "meta", "name", "promise")
+    __slots__ = ("feeds", "kick", "meta", "name", "promise", "texts")
 
     def __init__(
         self, name: str | None, kick: Callable[[], None] | None, num_feeds: int = 0
@@ -32,6 +32,7 @@ class Variable:
         self.name = name
         self.kick = kick
         self.meta: Any = None
+        self.texts: Any = None  # the text, or a list of them, where the value is another
         self.feeds = [Feed() for _ in range(num_feeds)]
         self.promise: Promise[Any] = Promise()
 
@@ -43,21 +44,34 @@ class Variable:
         variable.promise = Promise.resolved(value)
         return variable
 
+    @property
+    def text(self) -> Any:
+        """The text of the call that set it, or a list of texts; a value set by hand as text."""
+        return str(self.promise.wait()) if self.texts is None else self.texts
+
     def ready(self) -> Promise[Any]:
         """The promise of the value, with the state told to go on."""
         if not self.promise.done and self.kick is not None:
             self.kick()
         return self.promise
 
-    def resolve(self, value: Any, meta: Any = None) -> None:
-        """Sets the value and ends the feeds."""
-        self.meta = meta
+    def resolve(self, value: Any, meta: Any = None, texts: str | list[str] | None = None) -> None:
+        """Sets the value and ends the feeds; `texts` is what it was read from, if anything."""
+        self._end(value if texts is None else texts, meta)
+        self.promise.resolve(value)
+
+    def end_unread(self, texts: str | list[str], meta: Any, error: ErrorSource) -> None:
+        """Ends with texts that are no value: reading raises the error, the texts are kept."""
+        self._end(texts, meta)
+        self.promise.fail(error)
+
+    def _end(self, value: Any, meta: Any) -> None:
+        self.meta, self.texts = meta, value
         texts = value if isinstance(value, list) else [value]
         metas = meta if isinstance(meta, list) else [meta] * len(texts)
         for feed, text, sample_meta in zip(self.feeds, texts, metas, strict=False):
             feed.push(rest_of(text, feed), sample_meta)
             feed.close()
-        self.promise.resolve(value)
 
     def fail(self, error: ErrorSource) -> None:
         """Sets the error that reading raises."""

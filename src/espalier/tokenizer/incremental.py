@@ -33,6 +33,10 @@ class IncrementalDecoder:
         data = self.bytes_of(token_id)
         if not self._has_pending and data.isascii():  # as most tokens are
             return data.decode("ascii")
+        return self.push_bytes(data)
+
+    def push_bytes(self, data: bytes) -> str:
+        """Text that is certain now, after bytes that need not be those of a token."""
         text = self._utf8.decode(data)
         self._has_pending = bool(self._utf8.getstate()[0])
         return text

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from espalier.backends.scripted import ScriptedBackend
+from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
+from espalier.errors import GenerationError, UserInputError
+from espalier.lang.api import gen
+from espalier.lang.form import form_of
+from espalier.lang.function import function
+from espalier.lang.ir import SglGen, SglSelect
+from espalier.lang.state import ProgramState
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def run(*parts: Any, backend: ScriptedBackend, **options: Any) -> ProgramState:
+    @function
+    def program(s: ProgramState) -> None:
+        for part in parts:
+            s += part
+
+    return program.run(backend=backend, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "text"),
+    [
+        ({"regex": "a+"}, ConstraintKind.REGEX, "a+"),
+        ({"ebnf": 'root ::= "a"'}, ConstraintKind.EBNF, 'root ::= "a"'),
+        ({"lark": 'start: "a"'}, ConstraintKind.LARK, 'start: "a"'),
+        ({"json_schema": "{}"}, ConstraintKind.JSON_SCHEMA, "{}"),
+        ({"dtype": float}, ConstraintKind.DTYPE, "float"),
+    ],
+)
+def test_a_form_reaches_the_backend_as_it_was_given(
+    given: dict[str, Any], kind: ConstraintKind, text: str
+) -> None:
+    backend = ScriptedBackend("1")
+    state = run("p", gen("x", **given), backend=backend)
+    assert state["x"] == "1"
+    assert state.text("x") == "1"
+    assert backend.calls[0].constraint == Constraint(kind, text)
+
+
+def test_t13_a_dict_gives_the_parsed_value_and_json_text_the_text() -> None:
+    backend = ScriptedBackend('{"a":5}')
+    state = run("p", gen("x", json_schema=SCHEMA), backend=backend)
+    assert state["x"] == {"a": 5}
+    assert state.text("x") == '{"a":5}'
+    assert state.text() == 'p{"a":5}'
+    call = backend.calls[0]
+    assert call.constraint is not None
+    assert json.loads(call.constraint.text) == SCHEMA
+    state = run("p", gen("x", json_schema=json.dumps(SCHEMA)), backend=backend)
+    assert state["x"] == '{"a":5}'
+
+
+def test_t13_a_model_or_type_gives_a_value_of_it() -> None:
+    backend = ScriptedBackend('{"name":"Ada","age":36}')
+    state = run("p", gen("x", json_schema=Person), backend=backend)
+    assert state["x"] == Person(name="Ada", age=36)
+    backend = ScriptedBackend('[{"x":1,"y":2}]')
+    state = run("p", gen("x", json_schema=list[Point]), backend=backend)
+    assert state["x"] == [Point(1, 2)]
+    assert state.text("x") == '[{"x":1,"y":2}]'
+
+
+def test_the_schema_of_a_type_has_no_further_properties() -> None:
+    form = form_of(json_schema=dict[str, Person])
+    assert form is not None
+    schema = json.loads(form.constraint.text)
+    assert schema["$defs"]["Person"]["additionalProperties"] is False
+    assert schema["additionalProperties"] == {"$ref": "#/$defs/Person"}
+
+
+def test_n_typed_samples_are_a_list_of_values() -> None:
+    backend = ScriptedBackend([['{"a":1}', '{"a":2}']])
+    state = run("p", gen("x", json_schema=SCHEMA, n=2), backend=backend)
+    assert state["x"] == [{"a": 1}, {"a": 2}]
+    assert state.text("x") == ['{"a":1}', '{"a":2}']
+    assert state.text() == 'p{"a":1}'
+
+
+def test_a_cut_value_raises_where_it_is_read_and_keeps_its_text() -> None:
+    backend = ScriptedBackend('{"a": 5 , "b"')
+    state = run("p", gen("x", json_schema=SCHEMA, max_tokens=2), " and", backend=backend)
+    with pytest.raises(GenerationError, match=r"no whole value.*max_new_tokens \(2\)") as caught:
+        state["x"]
+    assert "s.text('x')" in str(caught.value)
+    assert state.text("x") == '{"a": 5'
+    assert state.get_meta_info("x")["finish_reason"]["type"] == "length"
+    assert state.text() == 'p{"a": 5 and'
+    assert state.error() is None
+
+
+def test_a_typed_value_streams_as_text() -> None:
+    backend = ScriptedBackend('{"a": 5 }')
+    state = run("p", gen("x", json_schema=SCHEMA), backend=backend, stream=True)
+    assert "".join(state.text_iter("x")) == '{"a": 5 }'
+    assert state["x"] == {"a": 5}
+
+
+def test_whitespace_goes_with_the_schema() -> None:
+    form = form_of(json_schema=SCHEMA, whitespace="pretty")
+    assert form is not None
+    assert form.constraint.whitespace is JsonWhitespace.PRETTY
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"regex": "a", "dtype": int}, "dtype and regex"),
+        ({"regex": "a", "json_schema": {}}, "regex and json_schema"),
+        ({"choices": ["a"], "regex": "a"}, "choices together with regex"),
+        ({"choices": ["a"], "json_schema": "{}"}, "json_schema"),
+        ({"whitespace": "pretty"}, "whitespace without json_schema"),
+        ({"json_schema": {}, "whitespace": "wide"}, "'compact', 'spaced', 'pretty'"),
+        ({"exact": True}, "exact"),
+        ({"exact": True, "regex": "a", "dtype": int}, "exact"),
+        ({"exact": True, "regex": "a+"}, "more than 64 texts"),
+        ({"regex": 5}, "the regex is 5"),
+        ({"json_schema": {"a": object()}}, "is no JSON"),
+        ({"json_schema": 5}, "json_schema is 5"),
+    ],
+)
+def test_t11_forms_that_contradict_raise_at_the_call(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserInputError, match=message):
+        gen("x", **given)
+
+
+def test_an_exact_regex_is_a_selection_of_its_texts() -> None:
+    expression = gen("x", regex="(above|below) average", exact=True)
+    assert isinstance(expression, SglSelect)
+    assert expression.choices == ("above average", "below average")
+    assert isinstance(gen("x", regex="(above|below) average"), SglGen)
