@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
+from tests.conformance.spellings import spellings
+from tests.constrain.schema.random_schemas import schemas, values
 
 from espalier.constrain.schema import NotRegular, check_schema, schema_pattern
 from espalier.constrain.schema.naive_match import matches
 from espalier.constraint import JsonWhitespace
 from espalier.errors import UserInputError
-from tests.conformance.spellings import spellings
-from tests.constrain.schema.random_schemas import schemas, values
 
 jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema")
 
@@ -28,7 +28,8 @@ def test_accepted_texts_are_those_of_valid_values(schema: Any, instances: list[A
         event(f"not regular: {error.keyword}")
         assume(False)
     except UserInputError as error:
-        assert "allows no value" in str(error)
+        if "allows no value" not in str(error):
+            raise
         pattern = None
     validator = jsonschema.Draft202012Validator(schema)
     for instance in instances:

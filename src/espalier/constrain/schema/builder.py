@@ -98,7 +98,7 @@ class Builder:
             )
         if self._open[goal]:
             if self._max_recursion is None:
-                what = "it contains itself" if goal else "it allows any JSON value"
+                what = "it contains itself" if goal else "a part of it allows any JSON value"
                 raise NotRegular("", path_of(goal), what)
             if self._open[goal] > self._max_recursion:
                 return NOTHING
