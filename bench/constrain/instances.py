@@ -141,7 +141,7 @@ class InstanceMaker:
         if "pattern" in schema:
             return self._matching(schema["pattern"])
         low, high = schema.get("minLength", 0), schema.get("maxLength", 40)
-        words = self._words(self._random.randint(1, 6))
+        words: str = self._words(self._random.randint(1, 6))
         return (words * (low // len(words) + 1))[: max(low, self._random.randint(low, high))]
 
     def _words(self, count: int) -> str:
