@@ -16,7 +16,7 @@ from espalier.constrain.schema import NotRegular, check_schema, schema_pattern
 from espalier.constrain.schema.naive_match import matches
 from espalier.errors import UserInputError
 
-MAX_RECURSION = 2  # where a schema nests without end, the tests look at this much of it
+MAX_RECURSION = 6  # where a schema nests without end, the tests look at this much of it
 
 
 @dataclass(slots=True)
