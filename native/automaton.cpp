@@ -63,10 +63,11 @@ uint32_t Automaton::mask_state(Code code) {
 
 uint32_t Automaton::write_mask(uint32_t mask_state, uint32_t* words) {
   const uint32_t state = number_of(mask_state << 2);
-  std::vector<uint32_t> found(std::max<size_t>(trie_->num_tokens() / 32 + 1, num_mask_words()));
+  std::vector<uint32_t> found(std::max(trie_->num_words(), num_mask_words()));
   if (state != LazyDfa::kEnded) {
     dfa_.refuel();
     find_allowed_tokens(dfa_, state, *trie_, found.data());
+    std::fill(found.begin() + trie_->num_token_words(), found.end(), 0);
     for (const uint32_t id : eos_ids_) {
       const uint32_t bit = 1u << id % 32;
       found[id / 32] = dfa_.is_accepting(state) ? found[id / 32] | bit : found[id / 32] & ~bit;

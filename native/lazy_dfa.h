@@ -27,6 +27,7 @@ class LazyDfa {
  public:
   static constexpr uint32_t kDead = StateTable::kDead;
   static constexpr uint32_t kEnded = StateTable::kEnded;
+  static constexpr uint32_t kUnknown = StateTable::kUnknown;
 
   // `is_spelled` tells the bytes that some token is, `horizon` how far masks look: the bytes of the
   // longest token.
@@ -51,8 +52,7 @@ class LazyDfa {
   void fill(uint32_t state) {
     if (!states_[state].is_filled) fill_row(state);
   }
-  bool is_filled(uint32_t state) const { return states_[state].is_filled; }
-  // [states, num_classes], of filled states; valid until the next fill.
+  // [states, num_classes], with kUnknown where a state was not filled; valid until the next fill.
   const uint32_t* rows() const { return states_.rows(); }
   size_t num_classes() const { return static_cast<size_t>(num_classes_); }
   const uint8_t (&classes() const)[256] { return classes_; }

@@ -6,57 +6,90 @@
 
 namespace espalier {
 
-// Decides whether a pair is live, and with it every pair that the search meets: components that
-// were left without a way to acceptance are dead (Tarjan, "Depth-first search and linear graph
-// algorithms", 1972); once a way is found, all pairs that are still open can go it.
+// Decides whether a pair is live, and with it other pairs that it meets.
 class LivenessSearch {
  public:
   explicit LivenessSearch(LazyDfa& dfa) : dfa_(dfa), search_(++dfa.num_searches_) {}
 
-  void run(uint32_t pair) {
-    enter(pair);
-    while (!path_.empty()) {
-      if (!is_found_) advance();
-      if (!is_found_) continue;
-      for (const uint32_t open : open_) dfa_.pairs_[open].liveness = Liveness::kLive;
-      return;
+  // Breadth first: finds what is near where going deep would go on for long, as in long strings
+  // that hold something. Decides nothing where it has met kMaxNear pairs.
+  void run_near(uint32_t first) {
+    struct Met {
+      uint32_t pair, before;  // `before`: place of the pair that led here
+    };
+    std::vector<Met> met{{first, 0}};
+    dfa_.pairs_[first].search = search_;
+    for (uint32_t i = 0; i < met.size(); ++i) {
+      if (met.size() > kMaxNear) return;
+      const uint32_t pair = met[i].pair;
+      if (expand(pair)) {
+        for (uint32_t j = i; set(met[j].pair, Liveness::kLive), j != 0;) j = met[j].before;
+        return;
+      }
+      for (uint32_t edge = 0; edge < dfa_.pairs_[pair].num_edges; ++edge) {
+        const uint32_t next = successor(pair, edge);
+        if (is_dead(next) || dfa_.pairs_[next].search == search_) continue;
+        dfa_.pairs_[next].search = search_;
+        met.push_back({next, i});
+      }
     }
+    for (const Met& one : met) set(one.pair, Liveness::kDead);
+  }
+
+  // Depth first, to the end: components that were left without a way to acceptance are dead
+  // (Tarjan, "Depth-first search and linear graph algorithms", 1972); once a way is found, all
+  // pairs that are still open can go it.
+  void run_deep(uint32_t first) {
+    bool is_found = enter(first);
+    while (!is_found && !path_.empty()) is_found = advance();
+    if (!is_found) return;
+    for (const uint32_t open : open_) set(open, Liveness::kLive);
   }
 
  private:
+  static constexpr size_t kMaxNear = 500;
+
   struct Visit {
     uint32_t pair, next_edge;
   };
 
-  void enter(uint32_t index) {
-    dfa_.spend(1);
-    Pair& entered = dfa_.pairs_[index];
-    entered.search = search_;
-    entered.order = entered.lowest = num_entered_++;
-    path_.push_back({index, 0});
-    open_.push_back(index);
-    is_found_ = entered.is_accepting;
-    if (is_found_) return;
-    dfa_.expand(index);
-    const Pair& pair = dfa_.pairs_[index];
-    for (uint32_t i = 0; i < pair.num_edges; ++i) {
-      const Pair& next = dfa_.pairs_[dfa_.pairs_.edge(pair.first_edge + i).pair];
-      is_found_ = is_found_ || next.is_accepting || next.liveness == Liveness::kLive;
-    }
+  void set(uint32_t pair, Liveness liveness) { dfa_.pairs_[pair].liveness = liveness; }
+  bool is_dead(uint32_t pair) const { return dfa_.pairs_[pair].liveness == Liveness::kDead; }
+  uint32_t successor(uint32_t pair, uint32_t edge) const {
+    return dfa_.pairs_.edge(dfa_.pairs_[pair].first_edge + edge).pair;
   }
 
-  void advance() {
+  // True where a live pair follows.
+  bool expand(uint32_t pair) {
+    dfa_.expand(pair);
+    dfa_.spend(1);
+    for (uint32_t edge = 0; edge < dfa_.pairs_[pair].num_edges; ++edge) {
+      if (dfa_.pairs_[successor(pair, edge)].liveness == Liveness::kLive) return true;
+    }
+    return false;
+  }
+
+  bool enter(uint32_t index) {
+    Pair& pair = dfa_.pairs_[index];
+    pair.search = search_;
+    pair.order = pair.lowest = num_entered_++;
+    path_.push_back({index, 0});
+    open_.push_back(index);
+    return expand(index);
+  }
+
+  bool advance() {
     Visit& visit = path_.back();
     Pair& pair = dfa_.pairs_[visit.pair];
-    if (visit.next_edge == pair.num_edges) return leave();
-    const uint32_t next = dfa_.pairs_.edge(pair.first_edge + visit.next_edge++).pair;
-    const Pair& to = dfa_.pairs_[next];
-    if (to.liveness == Liveness::kDead) return;
-    if (to.search == search_) {
-      pair.lowest = std::min(pair.lowest, to.order);
-    } else {
-      enter(next);
+    if (visit.next_edge == pair.num_edges) {
+      leave();
+      return false;
     }
+    const uint32_t next = successor(visit.pair, visit.next_edge++);
+    if (is_dead(next)) return false;
+    if (dfa_.pairs_[next].search != search_) return enter(next);
+    pair.lowest = std::min(pair.lowest, dfa_.pairs_[next].order);
+    return false;
   }
 
   void leave() {
@@ -72,14 +105,13 @@ class LivenessSearch {
     do {
       closed = open_.back();
       open_.pop_back();
-      dfa_.pairs_[closed].liveness = Liveness::kDead;
+      set(closed, Liveness::kDead);
     } while (closed != left);
   }
 
   LazyDfa& dfa_;
   const uint32_t search_;
   uint32_t num_entered_ = 0;
-  bool is_found_ = false;
   std::vector<Visit> path_;
   std::vector<uint32_t> open_;
 };
@@ -137,7 +169,9 @@ void LazyDfa::expand(uint32_t index) {
 }
 
 bool LazyDfa::is_live(uint32_t pair) {
-  if (pairs_[pair].liveness == Liveness::kUnknown) LivenessSearch(*this).run(pair);
+  const auto is_unknown = [&] { return pairs_[pair].liveness == Liveness::kUnknown; };
+  if (is_unknown()) LivenessSearch(*this).run_near(pair);
+  if (is_unknown()) LivenessSearch(*this).run_deep(pair);
   return pairs_[pair].liveness == Liveness::kLive;
 }
 

@@ -2,16 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "lazy_dfa.h"
 #include "token_trie.h"
 
 namespace espalier {
 
-// Sets bit i % 32 of words[i // 32] for each token i after which the text can still match; the
-// words are zeros before, and hold num_tokens() + 1 bits, of which the last is scratch and set to
-// 0. Throws LimitReached.
+// Sets bit i % 32 of words[i / 32] for each token i after which the text can still match, and
+// clears the others. There are trie.num_words() words, of which the last are scratch memory. Throws
+// LimitReached.
 void find_allowed_tokens(LazyDfa& dfa, uint32_t state, const TokenTrie& trie, uint32_t* words);
 
 // Whether some text made of tokens leads from the start to acceptance. Throws LimitReached.

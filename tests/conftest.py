@@ -15,6 +15,17 @@ from espalier import settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update` has tests write what they expect anew, where that is a committed file."""
+    parser.addoption("--update", action="store_true", help="write committed expectations anew")
+
+
+@pytest.fixture
+def update_expected(request: pytest.FixtureRequest) -> bool:
+    """Expectations are to be written anew."""
+    return bool(request.config.getoption("--update"))
+
+
 def _model_path(variable: str, alias: str, file_name: str) -> Path:
     """The file that an environment variable names, else the pulled one; skips without either."""
     given = os.environ.get(variable)

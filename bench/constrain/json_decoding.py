@@ -2,7 +2,8 @@
 
     python bench/constrain/json_decoding.py --rows 1,16,64 --rounds 3
 
-Every mode runs the same prompts, alternately; the prefix cache is emptied before each run. "free"
+Every mode runs the same prompts, alternately; the prefix cache is emptied before each run, but with
+--cached it holds the prompts, as where a page was asked about before. "free"
 generates as many tokens after each prompt as the constrained output has. Figures are output tokens
 per second, medians over the rounds, greedy. "masks" leaves tokens as they were chosen and forces
 none, as other engines do. The log-likelihood of the outputs is that of their tokens, by the model.
@@ -42,12 +43,15 @@ def free_sampling(num_tokens: int, temperature: float) -> dict[str, Any]:
 
 
 def timed(
-    engine: Engine, todo: list[Work], params: list[dict[str, Any]]
+    engine: Engine, todo: list[Work], params: list[dict[str, Any]], is_cached: bool
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Seconds and answers of one run with an empty prefix cache."""
+    """Seconds and answers of one run; the prefix cache is empty, or holds the prompts alone."""
+    prompts = [work.prompt for work in todo]
     engine.flush_cache()
+    if is_cached:
+        engine.generate(prompts, {"max_new_tokens": 0})
     start = time.perf_counter()
-    answers = engine.generate([work.prompt for work in todo], params)
+    answers = engine.generate(prompts, params)
     return time.perf_counter() - start, answers
 
 
@@ -88,14 +92,14 @@ def measure(
     seconds: dict[str, list[float]] = {name: [] for name in (*MODES, "free")}
     answers: dict[str, list[dict[str, Any]]] = {}
     for name, engine in engines.items():  # warm: grammars compiled, masks known
-        answers[name] = timed(engine, todo, params)[1]
+        answers[name] = timed(engine, todo, params, options.cached)[1]
     lengths = num_tokens(answers["jump"])
     free = [free_sampling(length, options.temperature) for length in lengths]
     for _ in range(options.rounds):
         for name, engine in engines.items():
-            spent, answers[name] = timed(engine, todo, params)
+            spent, answers[name] = timed(engine, todo, params, options.cached)
             seconds[name].append(spent)
-        seconds["free"].append(timed(engines["jump"], todo, free)[0])
+        seconds["free"].append(timed(engines["jump"], todo, free, options.cached)[0])
     rates = {name: 1 / statistics.median(spent) for name, spent in seconds.items()}
     counts = {name: sum(num_tokens(answers[name])) for name in MODES} | {"free": sum(lengths)}
     rates = {name: rate * counts[name] for name, rate in rates.items()}
@@ -133,6 +137,7 @@ def main() -> None:
     parser.add_argument("--rows", type=positives, default=[1, 16])
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--cached", action="store_true", help="prompts are cached before")
     parser.add_argument("--threads", type=positive)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()

@@ -107,7 +107,8 @@ class FinishReason:
 class Usage:
     """Token and time counts of one call, program, batch or engine; they add up.
 
-    `prompt_tokens = cached_tokens + computed_tokens` (+ forced tokens that belong to a prompt).
+    `prompt_tokens = cached_tokens + computed_tokens`; `forced_tokens` are those of the generated
+    ones that a constraint decided, without a choice by the model.
     Times are seconds; `ttft_s` is None until a first token exists, and the sum keeps the mean
     through `ttft_count`.
     """

@@ -23,7 +23,7 @@ USAGE = Usage(
     prompt_tokens=4000,
     cached_tokens=3000,
     forced_tokens=10,
-    computed_tokens=990,
+    computed_tokens=1000,
     generated_tokens=250,
     ttft_sum_s=0.6,
     ttft_count=10,
@@ -51,8 +51,8 @@ def test_report_of_nothing_has_no_rates() -> None:
 def test_text_is_one_compact_block() -> None:
     assert report_lines(make_report(3, USAGE, 2.0, ["m", "n"]), 0.44) == [
         "espalier: 3 programs, 12 calls in 2.00 s on m, n; model ready in 0.4 s",
-        "  prompt     4,000 tokens: 3,000 cached (75.0%), 10 forced, 990 computed",
-        "  generated  250 tokens, 125.0 tokens/s, first token after 60 ms",
+        "  prompt     4,000 tokens: 3,000 cached (75.0%), 1,000 computed",
+        "  generated  250 tokens, 10 of them forced, 125.0 tokens/s, first token after 60 ms",
     ]
 
 

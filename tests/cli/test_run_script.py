@@ -54,7 +54,7 @@ def test_script_ends_with_a_report(command: Command, script: Path, tmp_path: Pat
     lines = ended.err.splitlines()
     assert lines[0].startswith("espalier: 2 programs, 2 calls in 0.")
     assert lines[0].endswith(" s on script")
-    assert lines[1] == "  prompt     7 tokens: 0 cached (0.0%), 0 forced, 7 computed"
+    assert lines[1] == "  prompt     7 tokens: 0 cached (0.0%), 7 computed"
     assert lines[2].startswith("  generated  8 tokens, ")
     assert len(lines) == 3
     report = json.loads((tmp_path / "report.json").read_text())

@@ -268,6 +268,7 @@ class LocalBackend:
             "model": self._model_name,
             "options": options,
             "stats": {**asdict(stats), "hit_rate": stats.hit_rate},
+            "grammars": asdict(self.engine.compiler_statistics()),
         }
 
     def shutdown(self) -> None:

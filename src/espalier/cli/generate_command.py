@@ -11,6 +11,7 @@ import typer
 
 from espalier.cli.engine_choice import EngineChoice, LazyEngine
 from espalier.cli.failure import ends_with_status
+from espalier.cli.form_choice import FormChoice
 from espalier.cli.options import with_options
 from espalier.cli.report import check_report_path
 from espalier.cli.reporting import reporting
@@ -47,7 +48,7 @@ ReportOption = Annotated[
 
 
 @ends_with_status
-@with_options(engine=EngineChoice, sampling=SamplingChoice)
+@with_options(form=FormChoice, engine=EngineChoice, sampling=SamplingChoice)
 def generate(
     prompt: PromptArgument,
     *,
@@ -56,13 +57,14 @@ def generate(
     min_new_tokens: MinNewTokensOption = None,
     stop_token_ids: StopTokenOption = None,
     report: ReportOption = None,
+    form: FormChoice,
     engine: EngineChoice,
     sampling: SamplingChoice,
 ) -> None:
     """Continue a prompt. The text streams to standard output, a report ends it."""
     text = _read_stdin() if prompt == "-" else prompt
     own = {"min_tokens": min_new_tokens, "stop_token_ids": stop_token_ids or None, "n": samples}
-    given = {name: value for name, value in own.items() if value is not None}
+    given = {name: value for name, value in own.items() if value is not None} | form.given()
     check_report_path(report)
     lazy = LazyEngine(engine)
     with reporting(lazy, report):
@@ -101,7 +103,7 @@ def _print_answer(state: ProgramState, num_samples: int) -> None:
                 print(piece, end="", flush=True)
             print(flush=True)
         else:
-            for number, sample in enumerate(state["answer"], start=1):
+            for number, sample in enumerate(state.text("answer"), start=1):
                 print(f"[{number}] {sample}", flush=True)
     except KeyboardInterrupt:
         state.cancel()

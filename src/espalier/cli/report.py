@@ -99,14 +99,14 @@ def report_lines(report: Report, load_s: float | None) -> list[str]:
         return ["espalier: no program ran."]
     loaded = "" if load_s is None else f"; model ready in {load_s:.1f} s"
     first = "" if report.ttft_ms is None else f", first token after {report.ttft_ms:,.0f} ms"
+    forced = f", {report.forced_tokens:,} of them forced" if report.forced_tokens else ""
     return [
         f"espalier: {_count(report.programs, 'program')}, {_count(report.calls, 'call')} in "
         f"{report.wall_s:.2f} s on {report.model}{loaded}",
         f"  prompt     {report.prompt_tokens:,} tokens: {report.cached_tokens:,} cached "
-        f"({report.hit_rate:.1%}), {report.forced_tokens:,} forced, "
-        f"{report.computed_tokens:,} computed",
-        f"  generated  {report.generated_tokens:,} tokens, {report.tokens_per_s:,.1f} tokens/s"
-        f"{first}",
+        f"({report.hit_rate:.1%}), {report.computed_tokens:,} computed",
+        f"  generated  {report.generated_tokens:,} tokens{forced}, "
+        f"{report.tokens_per_s:,.1f} tokens/s{first}",
     ]
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,8 +34,8 @@ MAX_MASK_BYTES = 32 << 20  # of the masks that one grammar keeps
 MAX_STATES = 100_000  # of one automaton
 MAX_AUTOMATON_BYTES = 64 << 20
 # A step takes 10 to 20 ns; a mask over 50,000 tokens in a state seen first takes about 1,000.
-MAX_COMPILE_STEPS = 2_000_000
-MAX_STEPS = 2_000_000  # of one mask, one token or one forced span
+MAX_COMPILE_STEPS = 1_000_000
+MAX_STEPS = 1_000_000  # of one mask, one token or one forced span
 
 _CLASSES = (Literal, CharClass, Concat, Alternation, Repeat, Both, Without)
 _numbers = itertools.count()
@@ -89,6 +91,7 @@ class AutomatonGrammar:
         self._vocab_size = tokenizer.vocab_size if vocab_size is None else vocab_size
         self._max_mask_bytes = max_mask_bytes
         self._explored = self._unexplored()
+        self._lock = threading.Lock()
 
     @property
     def num_bytes(self) -> int:
@@ -97,10 +100,15 @@ class AutomatonGrammar:
 
     def matcher(self) -> AutomatonMatcher:
         """See Grammar."""
-        if self._explored.automaton.is_full:
-            # What other texts explored is no reason for this one to fail.
-            self._explored = self._unexplored()
-        return AutomatonMatcher(self._explored)
+        return AutomatonMatcher(self)
+
+    @property
+    def explored(self) -> _Explored:
+        """The automaton for texts from now on: a new one where what others explored fills it."""
+        with self._lock:
+            if self._explored.automaton.is_full:
+                self._explored = self._unexplored()
+            return self._explored
 
     def _unexplored(self) -> _Explored:
         return _Explored(self._pattern, self._vocabulary, self._vocab_size, self._max_mask_bytes)
@@ -109,14 +117,15 @@ class AutomatonGrammar:
 class AutomatonMatcher:
     """A Matcher of the texts of a pattern, see AutomatonGrammar."""
 
-    __slots__ = ("_advance", "_allowed", "_before", "_explored", "_state")
+    __slots__ = ("_allowed", "_before", "_explored", "_grammar", "_state", "_token_ids")
 
-    def __init__(self, explored: _Explored) -> None:
-        self._explored = explored
-        self._advance = explored.automaton.advance
-        self._state: int = explored.automaton.start
-        self._before: list[int] = []  # the states before this one
+    def __init__(self, grammar: AutomatonGrammar) -> None:
+        self._grammar = grammar
+        self._token_ids: list[int] = []
+        self._before: list[int] = []  # the states before each of these tokens
         self._allowed: AllowedTokens | None = None  # of the state, once asked for
+        self._explored = grammar.explored
+        self._state = self._explored.automaton.start
 
     @property
     def is_complete(self) -> bool:
@@ -128,9 +137,10 @@ class AutomatonMatcher:
         """See Matcher."""
         if self._state & (_ACCEPTING | _CAN_GO_ON) == _ACCEPTING:
             return True
-        # Some byte may follow, which need not be in any token.
-        explored = self._explored
-        return not explored.spells_all and self.is_complete and explored.can_only_end(self._state)
+        if not self.is_complete or self._explored.spells_all:
+            return False
+        # Some byte may follow, but perhaps none that a token has.
+        return self.num_allowed == self._explored.num_ends
 
     @property
     def state_key(self) -> tuple[int, int]:
@@ -155,20 +165,25 @@ class AutomatonMatcher:
         try:
             return self._explored.automaton.forced_bytes(self._state, MAX_FORCED_BYTES)
         except _native.AutomatonLimitError as error:
-            raise _capacity_error(error) from error
+            self._start_again(error)
+        with _reaching_limits():
+            return self._explored.automaton.forced_bytes(self._state, MAX_FORCED_BYTES)
 
     def accept(self, token_id: int) -> None:
         """See Matcher."""
         try:
-            state = self._advance(self._state, token_id)
+            state = self._explored.automaton.advance(self._state, token_id)
         except _native.AutomatonLimitError as error:
-            raise _capacity_error(error) from error
+            self._start_again(error)
+            with _reaching_limits():
+                state = self._explored.automaton.advance(self._state, token_id)
         if state < 0:
             raise UserInputError(
                 f"The token {token_id} may not follow here: the form that the output must have "
                 "excludes it. Only tokens that the mask allows can be accepted."
             )
         self._before.append(self._state)
+        self._token_ids.append(token_id)
         self._state = state
         self._allowed = None
 
@@ -180,11 +195,16 @@ class AutomatonMatcher:
             )
         if num_tokens:
             self._state = self._before[-num_tokens]
-            del self._before[-num_tokens:]
+            del self._before[-num_tokens:], self._token_ids[-num_tokens:]
             self._allowed = None
 
     def _find_allowed(self) -> AllowedTokens:
-        allowed = self._explored.allowed(self._state)
+        try:
+            allowed = self._explored.allowed(self._state)
+        except _native.AutomatonLimitError as error:
+            self._start_again(error)
+            with _reaching_limits():
+                allowed = self._explored.allowed(self._state)
         if allowed.num_allowed == 0 and self._state >> 2 != _ENDED and not self.is_complete:
             raise UserInputError(
                 "The output cannot go on in the form that it must have: no text made of this "
@@ -192,6 +212,18 @@ class AutomatonMatcher:
             )
         self._allowed = allowed
         return allowed
+
+    def _start_again(self, error: _native.AutomatonLimitError) -> None:
+        """Goes the way here in a new automaton, where what others explored filled this one."""
+        if not self._explored.automaton.is_full:
+            raise _capacity_error(error) from error
+        explored = self._grammar.explored
+        before, state = [], explored.automaton.start
+        with _reaching_limits():
+            for token_id in self._token_ids:
+                before.append(state)
+                state = explored.automaton.advance(state, token_id)
+        self._explored, self._before, self._state = explored, before, state
 
 
 class _Explored:
@@ -218,7 +250,7 @@ class _Explored:
             )
         self.number = next(_numbers)
         self.spells_all = vocabulary.spells_all
-        self._num_ends = sum(token_id < vocab_size for token_id in vocabulary.eos_ids)
+        self.num_ends = sum(token_id < vocab_size for token_id in vocabulary.eos_ids)
         self._mask_bytes = 4 * ((vocab_size + 31) // 32) + _MASK_OVERHEAD_BYTES
         self._max_masks = max(1, max_mask_bytes // self._mask_bytes)
         self._masks: OrderedDict[int, AllowedTokens] = OrderedDict()
@@ -229,26 +261,26 @@ class _Explored:
         return self.automaton.num_bytes + len(self._masks) * self._mask_bytes
 
     def allowed(self, state: int) -> AllowedTokens:
-        """Raises CapacityError."""
-        try:
-            mask_state = self.automaton.mask_state(state)
-            with self._lock:
-                known = self._masks.get(mask_state)
-                if known is not None:
-                    self._masks.move_to_end(mask_state)
-                    return known
-            found = AllowedTokens(*self.automaton.mask(mask_state))
-        except _native.AutomatonLimitError as error:
-            raise _capacity_error(error) from error
+        mask_state = self.automaton.mask_state(state)
+        with self._lock:
+            known = self._masks.get(mask_state)
+            if known is not None:
+                self._masks.move_to_end(mask_state)
+                return known
+        found = AllowedTokens(*self.automaton.mask(mask_state))
         with self._lock:
             found = self._masks.setdefault(mask_state, found)
             if len(self._masks) > self._max_masks:
                 self._masks.popitem(last=False)
         return found
 
-    def can_only_end(self, state: int) -> bool:
-        """No token of text may follow in a state where the text may end."""
-        return self.allowed(state).num_allowed == self._num_ends
+
+@contextmanager
+def _reaching_limits() -> Iterator[None]:
+    try:
+        yield
+    except _native.AutomatonLimitError as error:
+        raise _capacity_error(error) from error
 
 
 def _capacity_error(error: _native.AutomatonLimitError) -> CapacityError:

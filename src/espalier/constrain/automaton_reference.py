@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +28,18 @@ from espalier.errors import CapacityError, UserInputError
 MAX_SEARCHED_TERMS = 1_000
 
 # Derivatives, by their first item. Smart constructors keep those of one pattern finite.
-#   ("none",) no text; ("empty",) the text ""; ("char", ranges, bytes read of its UTF-8)
+#   ("none",) no text; ("empty",) the text ""; ("char", ranges of code points); ("rest", number of
+#   bytes, ranges of what they encode)
 #   ("concat", a, b); ("any", frozenset of options); ("repeat", a, low, high)
 #   ("both", a, b); ("without", a, b)
-_Term = tuple  # type: ignore[type-arg]
+_Term = tuple[Any, ...]
+_Ranges = tuple[tuple[int, int], ...]
 _NONE: _Term = ("none",)
 _EMPTY: _Term = ("empty",)
+
+# Characters by the number of bytes after their first, which begins with these bits. No surrogates.
+_LENGTHS = [(0, 0x7F, 0, 0), (0x80, 0x7FF, 1, 0xC0), (0x800, 0xD7FF, 2, 0xE0),
+            (0xE000, 0xFFFF, 2, 0xE0), (0x10000, 0x10FFFF, 3, 0xF0)]  # fmt: skip
 
 
 class ReferenceMatcher:
@@ -63,10 +70,19 @@ class ReferenceMatcher:
     def mask(self) -> NDArray[np.uint32]:
         """See Matcher."""
         words = np.zeros((self._vocab_size + 31) // 32, np.uint32)
-        for token_id in range(self._vocab_size):
-            if self._is_allowed(token_id):
-                words[token_id // 32] |= np.uint32(1 << token_id % 32)
+        for token_id in self.allowed_ids().tolist():
+            words[token_id // 32] |= np.uint32(1 << token_id % 32)
         return words
+
+    @property
+    def num_allowed(self) -> int:
+        """See Matcher."""
+        return len(self.allowed_ids())
+
+    def allowed_ids(self) -> NDArray[np.int32]:
+        """See Matcher."""
+        ids = [i for i in range(self._vocab_size) if self._is_allowed(i)]
+        return np.array(ids, np.int32)
 
     def forced_bytes(self) -> bytes:
         """See Matcher."""
@@ -168,7 +184,9 @@ def _derivative(term: _Term, byte: int) -> _Term:
     if kind in ("none", "empty"):
         return _NONE
     if kind == "char":
-        return _char(term[1], term[2] + bytes([byte]))
+        return _char_after(term[1], byte)
+    if kind == "rest":
+        return _rest_after(term[1], term[2], byte)
     if kind == "concat":
         first = _concat(_derivative(term[1], byte), term[2])
         return _any([first, _derivative(term[2], byte)]) if _is_nullable(term[1]) else first
@@ -232,46 +250,42 @@ def _has_sets(term: _Term) -> bool:
     return term[0] in ("both", "without")
 
 
-def _char(ranges: tuple[tuple[int, int], ...], read: bytes = b"") -> _Term:
-    """One character of the ranges of whose UTF-8 the bytes `read` are past."""
-    left = [
-        (max(low, first), min(high, last))
-        for low, high in ranges
-        for first, last in _code_points_after(read)
-        if max(low, first) <= min(high, last)
-    ]
-    if not left:
+def _char(ranges: _Ranges) -> _Term:
+    """One character of the ranges."""
+    known = tuple(part for first, last, *_ in _LENGTHS for part in _clipped(ranges, first, last))
+    return ("char", known) if known else _NONE
+
+
+def _char_after(ranges: _Ranges, byte: int) -> _Term:
+    """What must follow the first byte of a character of the ranges."""
+    for first, last, num_more, lead in _LENGTHS:
+        start = byte - lead << 6 * num_more
+        end = start + (1 << 6 * num_more) - 1
+        left = _clipped(ranges, max(first, start), min(last, end))
+        if left:
+            return _rest(num_more, tuple((low - start, high - start) for low, high in left))
+    return _NONE
+
+
+def _rest_after(num_bytes: int, ranges: _Ranges, byte: int) -> _Term:
+    if not 0x80 <= byte <= 0xBF:
         return _NONE
-    if len(chr(left[0][0]).encode()) == len(read):
-        return _EMPTY
-    return ("char", tuple(left), read)
+    start = byte - 0x80 << 6 * (num_bytes - 1)
+    end = start + (1 << 6 * (num_bytes - 1)) - 1
+    left = _clipped(ranges, start, end)
+    return _rest(num_bytes - 1, tuple((low - start, high - start) for low, high in left))
 
 
-@lru_cache(maxsize=10_000)
-def _code_points_after(read: bytes) -> list[tuple[int, int]]:
-    """Ranges of the characters whose UTF-8 begins with these bytes."""
-    scalar_values = [(0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF),
-                     (0x10000, 0x10FFFF)]  # fmt: skip
-    found = []
-    for first, last in scalar_values:
-        # UTF-8 keeps the order of characters, so those that begin alike are neighbours.
-        start = _first_from(first, last, read)
-        end = _first_from(first, last, read + b"\xff")
-        if start < end:
-            found.append((start, end - 1))
-    return found
+def _rest(num_bytes: int, ranges: _Ranges) -> _Term:
+    """The last bytes of a character: numbers of 6 bits a byte."""
+    if not ranges:
+        return _NONE
+    return ("rest", num_bytes, ranges) if num_bytes else _EMPTY
 
 
-def _first_from(first: int, last: int, bound: bytes) -> int:
-    """The first code point of a range whose UTF-8 is not below `bound`, else last + 1."""
-    low, high = first, last + 1
-    while low < high:
-        middle = (low + high) // 2
-        if chr(middle).encode() < bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def _clipped(ranges: _Ranges, first: int, last: int) -> _Ranges:
+    clipped = ((max(low, first), min(high, last)) for low, high in ranges)
+    return tuple((low, high) for low, high in clipped if low <= high)
 
 
 def _concat(first: _Term, second: _Term) -> _Term:

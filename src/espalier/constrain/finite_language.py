@@ -37,7 +37,7 @@ def finite_language(pattern: Pattern, limit: int) -> tuple[str, ...] | None:
 
 
 def choices_pattern(texts: Sequence[str]) -> Pattern:
-    """The pattern of some texts. Raises UserInputError for none, and for what is no Unicode text."""
+    """The pattern of some texts. Raises UserInputError for none, or what is no Unicode text."""
     if not texts:
         raise UserInputError("There are no choices; at least one text is needed.")
     for text in texts:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from espalier.constrain.pattern import EMPTY, NOTHING, Pattern
 from espalier.constrain.regex_contexts import EMPTY_KIND, LEFT, RIGHT, Side, kinds_of, of_kinds
 from espalier.constrain.regex_fault import RegexFaultError
+from espalier.constrain.regex_limits import check_limits
 from espalier.constrain.regex_tree import (
     Anchor,
     AnchoredAlternation,
@@ -28,6 +29,7 @@ from espalier.constrain.regex_tree import (
     sequence,
 )
 
+MAX_INNER_ANCHORS = 100
 _MAX_SPLITS = 200  # of a text by kind, where one context after it is not as good as another
 
 Forms = list[Node]  # of a node, by context
@@ -36,17 +38,58 @@ Forms = list[Node]  # of a node, by context
 def without_anchors(node: Node) -> Pattern:
     """The pattern of a whole expression.
 
-    Raises RegexFaultError where that needs to tell too many cases apart.
+    Raises RegexFaultError where that needs to tell too many cases apart, or makes it too large.
     """
     for side in (LEFT, RIGHT):
+        node = _at_edge(node, side)
+    if is_pattern(node):
+        return node
+    _check_number(node)
+    for side in (LEFT, RIGHT):
         node = _Replacement(side).forms(node)[0]
-    if is_pattern(node) and _undecided_position(node) is None:
+    check_limits(node)
+    if is_pattern(node):
         return node
     raise RegexFaultError(
         "what is repeated here has an anchor that holds in some rounds and not in others, which "
         "is not supported; move the anchor out of the repeat",
         _undecided_position(node) or 0,
     )
+
+
+def _check_number(node: Node) -> None:
+    waiting, num_anchors = [node], 0
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, Anchor):
+            num_anchors += 1
+        elif not is_pattern(here):
+            waiting.extend(children(here))
+    if num_anchors > MAX_INNER_ANCHORS:
+        raise RegexFaultError(
+            f"{num_anchors} anchors stand elsewhere than at the start or the end; at most "
+            f"{MAX_INNER_ANCHORS} are allowed",
+            0,
+        )
+
+
+def _at_edge(node: Node, side: Side) -> Node:
+    """A node beside the edge of the whole text, without the anchors that always hold there.
+
+    These are most anchors, and need no forms in contexts.
+    """
+    if isinstance(node, Anchor):
+        return EMPTY if 0 in side.holds.get(node, ()) else node
+    if isinstance(node, AnchoredAlternation):
+        return choice([_at_edge(option, side) for option in node.options])
+    if not isinstance(node, AnchoredConcat):
+        return node
+    parts = list(node.parts if side.is_left else reversed(node.parts))
+    for index, part in enumerate(parts):
+        parts[index] = _at_edge(part, side)
+        if parts[index] != EMPTY:
+            break
+    return sequence(parts if side.is_left else parts[::-1])
 
 
 class _Replacement:

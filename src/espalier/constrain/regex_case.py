@@ -17,7 +17,6 @@ _END_OF_CASE = 0x20000
 _BLOCK = 128
 
 
-@lru_cache(maxsize=4096)
 def cases_of(character: str, ascii_only: bool) -> CodePoints:
     """The characters that match a character, itself among them."""
     return with_other_cases(((ord(character), ord(character)),), ascii_only)

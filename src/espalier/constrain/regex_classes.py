@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from espalier.constrain.code_points import MAX_CODE_POINT, code_points, complement
+from espalier.constrain.code_points import code_points, complement
 from espalier.constrain.pattern import CodePoints, Pattern
 from espalier.constrain.regex_case import with_other_cases
 from espalier.constrain.regex_escapes import parse_class_escape
@@ -19,8 +19,11 @@ from espalier.constrain.regex_flags import ASCII, IGNORE_CASE
 from espalier.constrain.simplified import char_class
 
 # The text of a class, found first so that classes that were read before need no parsing.
-_CLASS_TEXT = re.compile(r"\[\^?\]?[^\]\\]*(?:\\.[^\]\\]*)*\]", re.DOTALL)
+# A ] in the first place is a member.
+_CLASS_TEXT = re.compile(r"\[(?:\^\]|\^(?!\])|\]|(?![\^\]]))[^\]\\]*(?:\\.[^\]\\]*)*\]", re.DOTALL)
 _CATEGORIES = frozenset("dDwWsS")
+# The planes of letters, digits and spaces end before; the test walks all code points.
+_END_OF_CATEGORIES = 0x40000
 
 
 @lru_cache(maxsize=32)
@@ -44,12 +47,13 @@ def parse_class(text: str, start: int, flags: int) -> tuple[Pattern, int]:
 def _class_of(text: str, flags: int) -> Pattern:
     """The class of a text from its `[` to its `]`."""
     ranges: list[tuple[int, int]] = []
+    categories: list[tuple[int, int]] = []  # have no other cases in `re`
     is_negated = text.startswith("[^")
     position = first = 2 if is_negated else 1
     while position == first or text[position] != "]":
         low, end = _member(text, position, flags)
         if text[end] != "-" or text[end + 1] == "]":
-            ranges.extend(low)
+            (categories if _is_category(text, position) else ranges).extend(low)
         else:
             high, last_end = _member(text, end + 1, flags)
             written = text[position:last_end]
@@ -64,6 +68,8 @@ def _class_of(text: str, flags: int) -> Pattern:
     found = code_points(ranges)
     if flags & IGNORE_CASE:
         found = with_other_cases(found, bool(flags & ASCII))
+    if categories:
+        found = code_points((*found, *categories))
     return char_class(complement(found) if is_negated else found)
 
 
@@ -87,11 +93,8 @@ def _category_ranges(letter: str, ascii_only: int) -> CodePoints:
     if letter.isupper():
         return complement(_category_ranges(letter.lower(), ascii_only))
     expression = re.compile(rf"\{letter}+", re.ASCII if ascii_only else re.UNICODE)
-    spans = (found.span() for found in expression.finditer(_every_character()))
+    # The text whose character at index i has the code point i.
+    characters = np.arange(_END_OF_CATEGORIES, dtype="<u4").tobytes()
+    text = characters.decode("utf-32-le", "surrogatepass")
+    spans = (found.span() for found in expression.finditer(text))
     return code_points((start, end - 1) for start, end in spans)
-
-
-def _every_character() -> str:
-    """The text whose character at index i has the code point i."""
-    everything = np.arange(MAX_CODE_POINT + 1, dtype="<u4").tobytes()
-    return everything.decode("utf-32-le", "surrogatepass")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from espalier.constrain.code_points import complement
@@ -129,11 +130,9 @@ class _Parser:
         if is_pattern(node):
             return node
         try:
-            pattern = without_anchors(node)
+            return without_anchors(node)
         except RecursionError:
             raise RegexFaultError("its anchors are nested too deep", 0) from None
-        check_limits(pattern)
-        return pattern
 
     def _read_special(self, character: str) -> None:
         group = self._groups[-1]
@@ -186,7 +185,7 @@ class _Parser:
         if "\ud800" <= character <= "\udfff":
             return NOTHING  # no text has one
         if self._flags & IGNORE_CASE:
-            return char_class(cases_of(character, bool(self._flags & ASCII)))
+            return _either_case(character, bool(self._flags & ASCII))
         return character
 
     def _add(self, node: Node) -> None:
@@ -264,6 +263,11 @@ class _Parser:
         self._flags |= flags.added
         if self._flags & ASCII and self._flags & UNICODE:
             raise RegexFaultError("the flags a and u exclude each other", start)
+
+
+@lru_cache(maxsize=4096)
+def _either_case(character: str, ascii_only: bool) -> Pattern:
+    return char_class(cases_of(character, ascii_only))
 
 
 def _why_not_repeated(sign: str, last: _Last) -> str:

@@ -6,7 +6,7 @@ functions build nodes in simple form. `regex_anchors` makes them patterns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeGuard, Union
@@ -85,6 +85,7 @@ Anchored = Union[  # noqa: UP007
 ]
 Node = Union[Pattern, Anchored]  # noqa: UP007
 _PATTERNS = (Literal, CharClass, Concat, Alternation, Repeat, Both, Without)
+_WITHOUT_ANCHORS = (str, *_PATTERNS)
 
 
 def is_pattern(node: Node) -> TypeGuard[Pattern]:
@@ -92,18 +93,22 @@ def is_pattern(node: Node) -> TypeGuard[Pattern]:
     return isinstance(node, _PATTERNS)
 
 
-def sequence(parts: Iterable[str | Node]) -> Node:
+def sequence(parts: Sequence[str | Node]) -> Node:
     """Nodes and texts one after the other."""
+    patterns = [part for part in parts if isinstance(part, _WITHOUT_ANCHORS)]
+    if len(patterns) == len(parts):
+        return concat(patterns)
     kept: list[Node] = []
     plain: list[str | Pattern] = []
     for part in parts:
-        if isinstance(part, (str, *_PATTERNS)):
-            plain.append(part)
-            continue
-        if plain:
-            kept.append(concat(plain))
-            plain = []
-        kept.append(part)
+        for piece in part.parts if isinstance(part, AnchoredConcat) else (part,):
+            if isinstance(piece, _WITHOUT_ANCHORS):
+                plain.append(piece)
+                continue
+            if plain:
+                kept.append(concat(plain))
+                plain = []
+            kept.append(piece)
     if not kept:
         return concat(plain)
     if plain:

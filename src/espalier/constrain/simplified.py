@@ -6,7 +6,7 @@ syntax that patterns are written in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from espalier.constrain.code_points import code_points, num_characters
 from espalier.constrain.pattern import (
@@ -35,8 +35,10 @@ def char_class(ranges: CodePoints) -> Pattern:
     return CharClass(ranges)
 
 
-def concat(parts: Iterable[str | Pattern]) -> Pattern:
+def concat(parts: Sequence[str | Pattern]) -> Pattern:
     """Parts one after the other: a text stands for itself, neighbouring texts become one."""
+    if len(parts) == 1:
+        return Literal(parts[0]) if isinstance(parts[0], str) else parts[0]
     kept: list[Pattern] = []
     text = ""
     for part in parts:

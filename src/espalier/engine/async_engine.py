@@ -10,6 +10,7 @@ import weakref
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
+from espalier.constrain.compiler import CompilerStatistics
 from espalier.engine.engine import EngineCore
 from espalier.engine.engine_thread import EngineThread, Listener, OnOutput
 from espalier.engine.options import EngineOptions
@@ -137,6 +138,10 @@ class AsyncEngine:
         Waits for the step that runs. Raises EngineClosedError after `shutdown`.
         """
         return self._thread.call(lambda core: core.flush_cache())
+
+    def compiler_statistics(self) -> CompilerStatistics:
+        """What constraints were compiled, and found compiled."""
+        return self._core.constraints.statistics()
 
     def stats(self) -> EngineStats:
         """What the engine did and held at its last step."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from espalier.constrain.canonical import Canonicaliser, CanonicalTokenizer
-from espalier.constrain.compiler import compiler_of
+from espalier.constrain.compiler import CompilerStatistics, compiler_of
 from espalier.constrain.guide import Guide
 from espalier.constraint import Constraint
 
@@ -38,6 +38,10 @@ class Constraints:
         """A guide at the start of an output of at most `max_tokens`. Raises as `prepare`."""
         grammar = self._compiler.cached(constraint) or self._compiler.compile(constraint)
         return Guide(grammar.matcher(), self._canonical() if is_canonical else None, max_tokens)
+
+    def statistics(self) -> CompilerStatistics:
+        """What was compiled, and found compiled."""
+        return self._compiler.statistics()
 
     def _canonical(self) -> Canonicaliser:
         with self._lock:

@@ -22,7 +22,7 @@ def json_type(kind: Any) -> tuple[str, Callable[[str], Any]]:
     except ImportError:
         raise UnsupportedError(
             f"json_schema is {shown(kind)}; a type needs pydantic, which is not installed. Install "
-            "it (pip install pydantic), or give the schema as a dict or JSON text."
+            "it (pip install 'espalier-lm[types]'), or give the schema as a dict or JSON text."
         ) from None
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)

@@ -34,7 +34,13 @@ def schema_pattern(
     """
     checked = schema if isinstance(schema, CheckedSchema) else check_schema(schema)
     builder = Builder(Layout(whitespace), closes_objects, max_recursion)
-    found = builder.pattern(goal_of(checked.root), 0)
+    try:
+        found = builder.pattern(goal_of(checked.root), 0)
+    except RecursionError:  # below all limits on their own, and too much together
+        raise UserInputError(
+            "The JSON schema nests too many schemas, references and negations in each other; "
+            "fewer are allowed."
+        ) from None
     if found == NOTHING:
         raise UserInputError(
             "The JSON schema allows no value: its keywords contradict each other, or it is false."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from espalier.constrain.pattern import EMPTY, NOTHING, Literal, Pattern
+from espalier.constrain.pattern import EMPTY, NOTHING, Alternation, Literal, Pattern
 from espalier.constrain.schema.arrays import Arrays, Some
 from espalier.constrain.schema.construct import both, concat, either, optional, repeat, without
 from espalier.constrain.schema.expand import Expander
@@ -69,9 +69,7 @@ class ArrayText:
         if most is None or most > count:
             rest = concat((separator, self._values.pattern(arrays.rest, depth + 1)))
             start = max(count, 1)
-            later = repeat(
-                rest, max(arrays.low - start, 0), None if most is None else most - start
-            )
+            later = repeat(rest, max(arrays.low - start, 0), None if most is None else most - start)
         else:
             later = EMPTY
         for index in range(count - 1, 0, -1):
@@ -106,10 +104,11 @@ class ArrayText:
 
 def _few_texts(pattern: Pattern) -> list[str]:
     """The texts of a pattern that lists them. Two texts of such a schema are different values."""
-    options = getattr(pattern, "options", (pattern,))
-    if not all(isinstance(option, Literal) for option in options):
+    options = pattern.options if isinstance(pattern, Alternation) else (pattern,)
+    texts = [option.text for option in options if isinstance(option, Literal)]
+    if len(texts) < len(options):
         raise NotRegular("uniqueItems", "", "its items are not a short list of values")
-    return [option.text for option in options]
+    return texts
 
 
 def _with_lengths(arrays: Arrays) -> Arrays:
@@ -124,9 +123,7 @@ def _with_lengths(arrays: Arrays) -> Arrays:
         arrays = arrays.meet(Arrays(low=low, high=high))
     if len(kept) == len(arrays.some):
         return arrays
-    return Arrays(
-        arrays.prefix, arrays.rest, arrays.low, arrays.high, tuple(kept), arrays.unique
-    )
+    return Arrays(arrays.prefix, arrays.rest, arrays.low, arrays.high, tuple(kept), arrays.unique)
 
 
 class _Counted:

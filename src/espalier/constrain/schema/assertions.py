@@ -6,13 +6,12 @@ Knows keywords, but not those that apply other schemas to the same value; these 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Protocol
 
 from espalier.constrain.schema.array_assertions import array_sets, denied_arrays
 from espalier.constrain.schema.constants import constant_node, kind_of
-from espalier.constrain.schema.formats import format_outer_pattern, format_pattern
+from espalier.constrain.schema.formats import format_outer_texts, format_texts
 from espalier.constrain.schema.json_text import value_text
 from espalier.constrain.schema.node import Goal, Node, goal_of
 from espalier.constrain.schema.numbers import ANY_NUMBER, Numbers
@@ -178,7 +177,7 @@ def _strings(keywords: dict[str, Any]) -> Strings:
     if "pattern" in keywords:
         found = found.meet(Strings(patterns=(keywords["pattern"],)))
     if "format" in keywords:
-        found = found.meet(Strings(patterns=(format_pattern(keywords["format"]),)))
+        found = found.meet(Strings(patterns=(format_texts(keywords["format"]),)))
     return found
 
 
@@ -192,12 +191,9 @@ def _denied_strings(node: Node) -> list[Strings]:
     if "pattern" in keywords:
         found.append(Strings(non_patterns=(keywords["pattern"],)))
     if "format" in keywords:
-        outer = format_outer_pattern(keywords["format"])
+        outer = format_outer_texts(keywords["format"])
         if outer is None:
             name = keywords["format"]
             raise NotRegular("format", node.path, f"{name!r} cannot be negated")
         found.append(Strings(non_patterns=(outer,)))
     return found
-
-
-__all__ = ["Alternatives", "Decimal", "Few", "denied_of", "sets_of"]

@@ -11,9 +11,10 @@ from espalier.constrain.pattern import NOTHING, Literal, Pattern
 from espalier.constrain.schema.array_text import ArrayText
 from espalier.constrain.schema.arrays import Arrays
 from espalier.constrain.schema.assertions import Few
+from espalier.constrain.schema.constants import kind_of
 from espalier.constrain.schema.construct import either
 from espalier.constrain.schema.expand import Expander, ValueSet
-from espalier.constrain.schema.json_text import free_string, quoted
+from espalier.constrain.schema.json_text import free_string
 from espalier.constrain.schema.layout import Layout
 from espalier.constrain.schema.node import KINDS, NEVER, Goal, Node
 from espalier.constrain.schema.number_text import number_pattern
@@ -23,8 +24,28 @@ from espalier.constrain.schema.refusal import NotRegular
 from espalier.constrain.schema.strings import Strings
 from espalier.errors import UserInputError
 
-MAX_NESTING = 60  # arrays and objects inside each other that a pattern describes
+MAX_NESTING = 50  # arrays and objects inside each other that a pattern describes
 MAX_PATTERNS = 20_000  # patterns of goals that one schema may need
+
+MAX_LEAVES = 2_000
+
+# Patterns of schemas of scalars, by their keywords: most schemas are made of few different ones.
+_LEAVES: dict[object, Pattern] = {}
+_LEAF_KEYWORDS = frozenset(
+    (
+        "type",
+        "format",
+        "pattern",
+        "minLength",
+        "maxLength",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    )
+)
+_CONTAINERS = frozenset(("array", "object"))
 
 _TEXTS = {None: Literal("null"), False: Literal("false"), True: Literal("true")}
 
@@ -50,13 +71,21 @@ class Builder:
         """JSON texts, inside `depth` arrays and objects, of the values that satisfy a goal."""
         if goal == NEVER:
             return NOTHING
+        leaf = _leaf_key(goal[0]) if len(goal) == 1 and isinstance(goal[0], Node) else None
+        if leaf is not None:
+            found = _LEAVES.get(leaf)
+            if found is None:
+                if len(_LEAVES) >= MAX_LEAVES:
+                    _LEAVES.clear()
+                found = _LEAVES[leaf] = self._build(goal, depth)
+            return found
         key: object = (goal, depth if self.layout.is_pretty else 0)
         if self._max_recursion is not None:
             key = (key, frozenset(self._open.items()))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._build(goal, depth)
-        return found
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._build(goal, depth)
+        return known
 
     def _build(self, goal: Goal, depth: int) -> Pattern:
         self._num_built += 1
@@ -96,7 +125,7 @@ class Builder:
             if isinstance(found, Strings):
                 if found.is_free:
                     return free_string(found.min_length, found.max_length)
-                return quoted(found.texts)
+                return found.quoted
             if isinstance(found, Arrays):
                 return self._arrays.pattern(found, depth)
             return self._objects.pattern(found, depth)
@@ -109,9 +138,13 @@ class Builder:
 def kinds_of(goal: Goal) -> tuple[str, ...]:
     """Kinds that a goal may allow, by the types that its first schema names."""
     first = goal[0] if goal else None
-    types = first.keywords.get("type") if isinstance(first, Node) else None
+    keywords = first.keywords if isinstance(first, Node) else {}
+    types = keywords.get("type")
     if types is None:
-        return KINDS
+        among = keywords.get("const", keywords.get("enum"))
+        if among is None:
+            return KINDS
+        types = set(map(kind_of, among))
     return tuple(
         kind for kind in KINDS if kind in types or (kind == "number" and "integer" in types)
     )
@@ -124,3 +157,20 @@ def path_of(goal: Goal) -> str:
         if node.parent is not None:
             return node.path
     return ""
+
+
+def _leaf_key(node: Node) -> object | None:
+    """What decides the pattern of a schema of scalars; None for any other schema."""
+    keywords = node.keywords
+    types = keywords.get("type", _CONTAINERS if "enum" not in keywords else ())
+    if not _CONTAINERS.isdisjoint(types):
+        return None
+    parts = []
+    for keyword, value in keywords.items():
+        if keyword in _LEAF_KEYWORDS:
+            parts.append((keyword, value))
+        elif keyword in ("enum", "const") and all(type(item) is str for item in value):
+            parts.append((keyword, tuple(value)))
+        else:
+            return None
+    return tuple(parts)

@@ -154,24 +154,24 @@ class _Reader:
     def _list(self, keyword: str, value: Any, node: Node, base: str) -> list[Node]:
         if not isinstance(value, list) or not value:
             raise malformed(keyword, node.path, value, "a list of one or more schemas")
-        return [self._child(item, node, keyword, str(i), base, value, i)
+        return [self._child(item, node, keyword, base, value, i)
                 for i, item in enumerate(value)]  # fmt: skip
 
-    def _child(
-        self, raw: Any, node: Node, keyword: str, key: str, base: str, holder: Any, place: Any
+    def _child(  # noqa: PLR0917
+        self, raw: Any, node: Node, keyword: str, base: str, holder: Any, key: Any
     ) -> Node:
+        """The Node of a schema that `holder`, the keyword's value, has at `key`."""
+        token = f"{keyword}/{escaped(str(key))}"
+        child = self.read(raw, node, token, base)
         if type(raw) is bool:
-            child = Node(node, f"{keyword}/{escaped(key)}")
-            child.never = not raw
-            self.references.note_boolean(holder, place, child)
-            return child
-        return self.read(raw, node, f"{keyword}/{escaped(key)}", base)
+            self.references.note_boolean(holder, key, child)
+        return child
 
     def _map(self, keyword: str, value: Any, node: Node, base: str) -> None:
         if type(value) is not dict:
             raise malformed(keyword, node.path, value, "an object of schemas")
         children = {
-            name: self._child(item, node, keyword, name, base, value, name)
+            name: self._child(item, node, keyword, base, value, name)
             for name, item in value.items()
         }
         if keyword == "patternProperties":
@@ -191,10 +191,12 @@ class _Reader:
         if not value and not self._is_draft_7:
             raise malformed("items", node.path, value, "a schema")
         node.keywords["prefixItems"] = [
-            self._child(item, node, "items", str(i), base, value, i) for i, item in enumerate(value)
+            self._child(item, node, "items", base, value, i) for i, item in enumerate(value)
         ]
         if "additionalItems" in raw:
-            child = self._child_of_object(raw["additionalItems"], "additionalItems", raw, node, base)
+            child = self._child_of_object(
+                raw["additionalItems"], "additionalItems", raw, node, base
+            )
             node.keywords["items"] = child
 
     def _child_of_object(
@@ -222,7 +224,7 @@ class _Reader:
             if isinstance(item, list)
         }
         schemas = {
-            name: self._child(item, node, "dependencies", name, base, value, name)
+            name: self._child(item, node, "dependencies", base, value, name)
             for name, item in value.items()
             if not isinstance(item, list)
         }

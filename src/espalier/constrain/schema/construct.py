@@ -25,37 +25,34 @@ from espalier.constrain.pattern import (
 def concat(parts: Iterable[Pattern]) -> Pattern:
     """Texts of the parts in a row; neighbouring literals become one."""
     found: list[Pattern] = []
-    texts: list[str] = []
     for part in parts:
-        for item in part.parts if isinstance(part, Concat) else (part,):
-            if isinstance(item, Literal):
-                texts.append(item.text)
-                continue
-            if item == NOTHING:
-                return NOTHING
-            if texts:
-                found.append(Literal("".join(texts)))
-                texts = []
-            found.append(item)
-    if texts and (any(texts) or not found):
-        found.append(Literal("".join(texts)))
-    kept = [item for item in found if item != EMPTY] if len(found) > 1 else found
-    if not kept:
+        kind = type(part)
+        items = part.parts if isinstance(part, Concat) else (part,)
+        if kind is Alternation and part == NOTHING:
+            return NOTHING
+        if items and found and isinstance(items[0], Literal):
+            last = found[-1]
+            if isinstance(last, Literal):
+                found[-1] = Literal(last.text + items[0].text)
+                items = items[1:]
+        found += items
+    if len(found) > 1:
+        found = [item for item in found if not (type(item) is Literal and item == EMPTY)]
+    if not found:
         return EMPTY
-    return kept[0] if len(kept) == 1 else Concat(tuple(kept))
+    return found[0] if len(found) == 1 else Concat(tuple(found))
 
 
 def either(options: Iterable[Pattern]) -> Pattern:
-    """Texts of any option, each named once."""
-    found: dict[Pattern, None] = {}
+    """Texts of any option; equal literals are named once."""
+    found: dict[object, Pattern] = {}
     for option in options:
-        if isinstance(option, Alternation):
-            found.update(dict.fromkeys(option.options))
-        else:
-            found[option] = None
+        for item in option.options if isinstance(option, Alternation) else (option,):
+            # Hashing a pattern would walk it; literals and shared parts are what repeats.
+            found.setdefault(item.text if isinstance(item, Literal) else id(item), item)
     if len(found) == 1:
-        return next(iter(found))
-    return Alternation(tuple(found))
+        return next(iter(found.values()))
+    return Alternation(tuple(found.values()))
 
 
 def repeat(inner: Pattern, low: int, high: int | None) -> Pattern:

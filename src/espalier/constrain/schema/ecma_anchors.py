@@ -49,7 +49,9 @@ class Row:
     @staticmethod
     def of(items: list[Item]) -> Item:
         """The items in a row, as a Pattern where none of them asserts."""
-        flat = [part for item in items for part in (item.items if isinstance(item, Row) else (item,))]
+        flat = [
+            part for item in items for part in (item.items if isinstance(item, Row) else (item,))
+        ]
         if any(isinstance(item, _ASSERTING) for item in flat):
             return Row(tuple(flat))
         return concat(item for item in flat if not isinstance(item, _ASSERTING))
@@ -112,8 +114,6 @@ class _Resolver:
         if isinstance(head, Branch):
             return either(self.texts((option, *rest), at_start) for option in head.options)
         if isinstance(head, Ahead):
-            if _mentions_start(head.inner):
-                raise UserInputError("the anchor ^ inside look-ahead is not supported")
             seen = self.texts((head.inner, ANY_TEXT), at_start)
             following = self.texts(rest, at_start)
             return without(following, seen) if head.negative else both(following, seen)
@@ -124,10 +124,10 @@ class _Resolver:
         assert not isinstance(head, Anchor)
         if not any(isinstance(item, _ASSERTING) for item in rest):
             return concat((head, *(item for item in rest if not isinstance(item, _ASSERTING))))
-        later = concat((head, self.texts(rest, False)))
         if at_start and has_empty_text(head) and any(_mentions_start(item) for item in rest):
+            later = concat((without(head, EMPTY), self.texts(rest, False)))
             return either((self.texts(rest, True), later))
-        return later
+        return concat((head, self.texts(rest, False)))
 
 
 def _mentions_start(item: Item) -> bool:

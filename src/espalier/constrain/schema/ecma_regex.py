@@ -7,10 +7,8 @@ look-behind, and look-ahead or anchors inside a repetition.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from espalier.constrain.pattern import ANY_TEXT, EMPTY, Pattern
-from espalier.constrain.schema.construct import char_class, concat, either, inverted, repeat
+from espalier.constrain.pattern import Pattern
+from espalier.constrain.schema.construct import char_class, inverted
 from espalier.constrain.schema.ecma_anchors import Ahead, Anchor, Branch, Item, Row, Times, found_in
 from espalier.errors import UserInputError, shown
 
@@ -21,10 +19,11 @@ MAX_REPEAT = 10_000
 _DIGITS = ((0x30, 0x39),)
 _WORD = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
 # White space and line terminators of ECMA-262, section 12.2 and 12.3.
-_SPACE = (
-    ((0x09, 0x0D), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A))
-    + ((0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF))
-)  # fmt: skip
+_SPACE = char_class(
+    (ord(character), ord(character))
+    for character in "\t\n\v\f\r \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
+    "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+).ranges
 _LINE_ENDS = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
 _CLASSES = {
     "d": _DIGITS,
@@ -39,7 +38,6 @@ _CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
 Ranges = tuple[tuple[int, int], ...]
 
 
-@lru_cache(maxsize=256)
 def parse_ecma_regex(source: str) -> Pattern:
     """The texts in which an expression is found anywhere; `^` and `$` are the text's ends.
 
@@ -150,7 +148,9 @@ class _Parser:
             return Anchor.START
         if character == "$":
             return Anchor.END
-        if character in "*+?" or (character == "{" and self._source[self._at : self._at + 1] in ","):
+        if character in "*+?" or (
+            character == "{" and self._source[self._at : self._at + 1] in ","
+        ):
             raise self._error("a repetition of nothing")
         return char_class(((ord(character), ord(character)),))
 
@@ -178,10 +178,9 @@ class _Parser:
         found: list[tuple[int, int]] = []
         while not self._next("]"):
             ranges = self._class_member()
-            is_range = (
-                self._source.startswith("-", self._at)
-                and self._source[self._at + 1 : self._at + 2] not in ("]", "")
-            )
+            is_range = self._source.startswith("-", self._at) and self._source[
+                self._at + 1 : self._at + 2
+            ] not in ("]", "")
             if is_range:
                 self._at += 1
                 last = self._class_member()
@@ -243,6 +242,3 @@ class _Parser:
                 return 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
             self._at -= 6
         return code
-
-
-__all__ = ["ANY_TEXT", "EMPTY", "concat", "either", "parse_ecma_regex", "repeat"]

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from espalier.constrain.pattern import Pattern
 from espalier.constrain.schema.node import Goal, Node, goal_of, joined
 from espalier.constrain.schema.objects import Names
 from espalier.constrain.schema.refusal import NotRegular
+from espalier.constrain.schema.texts import Texts
 
 MAX_CASES = 64
 
@@ -31,7 +31,7 @@ class Case:
 
     condition: Goal = ()
     names: frozenset[str] = frozenset()
-    patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[Texts, ...] = ()
     all_names: bool = False
     num_items: int = 0
     all_items: bool = False
@@ -70,7 +70,7 @@ def cases_of(node: Node, kind: str, *, with_unevaluated: bool = True) -> list[Ca
         elif keyword == "allOf":
             options = [cases_of(item, kind) for item in value]
         elif keyword == "anyOf":
-            options = [_held(item, kind) + [_failed(item)] for item in value]
+            options = [[*_held(item, kind), _failed(item)] for item in value]
         elif keyword == "oneOf":
             options = [[case for item in value for case in _held(item, kind)]]
         elif keyword == "if":

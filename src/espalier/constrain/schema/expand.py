@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Union
 
-from espalier.constrain.schema.assertions import Few, denied_of, sets_of
 from espalier.constrain.schema.arrays import Arrays, Some
+from espalier.constrain.schema.assertions import Few, denied_of, sets_of
 from espalier.constrain.schema.evaluated import Case, cases_of
 from espalier.constrain.schema.node import NEVER, Goal, Negation, Node, goal_of, joined
 from espalier.constrain.schema.numbers import Numbers
@@ -25,8 +25,20 @@ MAX_ALTERNATIVES = 256
 MAX_EMPTINESS_DEPTH = 4
 
 _APPLICATORS = frozenset(
-    ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
-    + ("dependentSchemas", "unevaluatedProperties", "unevaluatedItems")
+    [
+        "$ref",
+        "$dynamicRef",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "dependentSchemas",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+    ]
 )
 _ANYTHING = Node(None, "")
 
@@ -164,9 +176,7 @@ class Expander:
             return self._unevaluated(node, kind, self._items_left)
         return self._part(_ANYTHING, kind)
 
-    def _unevaluated(
-        self, node: Node, kind: str, left: Callable[[Case, Node], ValueSet]
-    ) -> Union_:
+    def _unevaluated(self, node: Node, kind: str, left: Callable[[Case, Node], ValueSet]) -> Union_:
         """`unevaluated...` of a node: in each case, what it asks of whatever is left."""
         found: dict[ValueSet, None] = {}
         for case in cases_of(node, kind, with_unevaluated=False):

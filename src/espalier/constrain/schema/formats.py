@@ -7,10 +7,11 @@ Each inner pattern is sound: whatever it has is of the format by the standard na
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
-from espalier.constrain.pattern import ANY_CHARACTER, Both, Pattern, Repeat
+from espalier.constrain.pattern import ANY_CHARACTER, Both, Repeat
 from espalier.constrain.schema.ecma_regex import parse_ecma_regex
+from espalier.constrain.schema.texts import Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +110,18 @@ _FORMATS = {
 FORMATS = frozenset(_FORMATS)
 
 
-@lru_cache(maxsize=None)
-def format_pattern(name: str) -> Pattern:
+@cache
+def format_texts(name: str) -> Texts:
     """Texts of a format that is in FORMATS; not always all of them."""
     entry = _FORMATS[name]
     pattern = parse_ecma_regex(f"^(?:{entry.inner})$")
     if entry.max_chars is not None:
         pattern = Both(pattern, Repeat(ANY_CHARACTER, 0, entry.max_chars))
-    return pattern
+    return Texts(pattern)
 
 
-@lru_cache(maxsize=None)
-def format_outer_pattern(name: str) -> Pattern | None:
+@cache
+def format_outer_texts(name: str) -> Texts | None:
     """A pattern that has every text of a format, with few others; None where there is none."""
     outer = _FORMATS[name].outer
-    return None if outer is None else parse_ecma_regex(f"^(?:{outer})$")
+    return None if outer is None else Texts(parse_ecma_regex(f"^(?:{outer})$"))

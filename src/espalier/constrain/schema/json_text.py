@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from espalier.constrain.pattern import (
@@ -26,10 +25,7 @@ from espalier.constrain.pattern import (
 from espalier.constrain.schema.construct import char_class, either
 from espalier.errors import UserInputError, shown
 
-_ESCAPED = {
-    code: json.dumps(chr(code))[1:-1] for code in (*range(0x20), ord('"'), ord("\\"))
-}
-_ESCAPED_TABLE = {code: text for code, text in _ESCAPED.items()}
+_ESCAPED = {code: json.dumps(chr(code))[1:-1] for code in (*range(0x20), ord('"'), ord("\\"))}
 
 _HEX = ((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
 
@@ -77,7 +73,7 @@ def string_text(text: str) -> str:
         raise UserInputError(
             f"JSON schema: the string {shown(text)} has half a surrogate pair; no output can."
         )
-    return f'"{text.translate(_ESCAPED_TABLE)}"'
+    return f'"{text.translate(_ESCAPED)}"'
 
 
 def quoted(pattern: Pattern) -> Pattern:
@@ -93,7 +89,6 @@ def quoted(pattern: Pattern) -> Pattern:
     return Concat((_QUOTE, *parts, _QUOTE))
 
 
-@lru_cache(maxsize=512)
 def escaped(pattern: Pattern) -> Pattern:
     """Canonical spellings of the texts of a pattern, without quotation marks."""
     if isinstance(pattern, Literal):

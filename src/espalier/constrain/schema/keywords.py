@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from espalier.constrain.schema.ecma_regex import parse_ecma_regex
 from espalier.constrain.schema.formats import FORMATS
 from espalier.constrain.schema.refusal import malformed, refusal
+from espalier.constrain.schema.texts import Texts
 from espalier.errors import UserInputError, shown
 
 DRAFT_7 = "draft-07"
@@ -28,23 +30,57 @@ SCHEMA_URIS = {
 # Say something about a value and assert nothing, by their specification. The last four are
 # OpenAPI's, where `discriminator` is a hint that stands beside a oneOf.
 ANNOTATIONS = frozenset(
-    ("title", "description", "default", "examples", "$comment", "deprecated", "readOnly")
-    + ("writeOnly", "contentEncoding", "contentMediaType", "contentSchema", "$vocabulary")
-    + ("discriminator", "example", "externalDocs", "xml")
+    [
+        "title",
+        "description",
+        "default",
+        "examples",
+        "$comment",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "contentEncoding",
+        "contentMediaType",
+        "contentSchema",
+        "$vocabulary",
+        "discriminator",
+        "example",
+        "externalDocs",
+        "xml",
+    ]
 )
 ASSERTED_IN_DRAFT_7 = frozenset(("contentEncoding", "contentMediaType"))  # optionally
 
 # Keywords of 2020-12 that draft 7 does not have.
 NOT_IN_DRAFT_7 = frozenset(
-    ("prefixItems", "dependentRequired", "dependentSchemas", "minContains", "maxContains")
-    + ("unevaluatedItems", "unevaluatedProperties", "$anchor", "$dynamicAnchor", "$dynamicRef")
+    [
+        "prefixItems",
+        "dependentRequired",
+        "dependentSchemas",
+        "minContains",
+        "maxContains",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "$anchor",
+        "$dynamicAnchor",
+        "$dynamicRef",
+    ]
 )
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 ONE_SCHEMA = frozenset(
-    ("additionalProperties", "propertyNames", "contains", "not", "if", "then", "else")
-    + ("unevaluatedItems", "unevaluatedProperties")
+    [
+        "additionalProperties",
+        "propertyNames",
+        "contains",
+        "not",
+        "if",
+        "then",
+        "else",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    ]
 )
 SCHEMA_LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 SCHEMA_MAPS = frozenset(("properties", "patternProperties", "dependentSchemas"))
@@ -86,16 +122,21 @@ def _number(keyword: str) -> Callable[[Any, str], Fraction]:
     return read
 
 
-def _pattern(value: Any, path: str) -> Any:
+def _pattern(value: Any, path: str) -> Texts:
     if not isinstance(value, str):
         raise malformed("pattern", path, value, "a regular expression as a string")
     return parsed_pattern("pattern", value, path)
 
 
-def parsed_pattern(keyword: str, source: str, path: str) -> Any:
+@lru_cache(maxsize=512)
+def _texts_of(source: str) -> Texts:
+    return Texts(parse_ecma_regex(source))
+
+
+def parsed_pattern(keyword: str, source: str, path: str) -> Texts:
     """The texts in which an ECMA-262 expression is found; refused by name where that fails."""
     try:
-        return parse_ecma_regex(source)
+        return _texts_of(source)
     except UserInputError as error:
         raise refusal(keyword, path, str(error).rstrip(".")) from None
 
@@ -137,10 +178,16 @@ def _dependent_required(value: Any, path: str) -> dict[str, list[str]]:
     return {name: names_list("dependentRequired", names, path) for name, names in value.items()}
 
 
-_COUNTS = (
-    ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
-    + ("minContains", "maxContains")
-)  # fmt: skip
+_COUNTS = [
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "minContains",
+    "maxContains",
+]
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 
 # Keyword -> what reads its value, given the path for messages.

@@ -27,7 +27,9 @@ def multiples_pattern(step: Fraction, is_whole: bool) -> Pattern:
     if places == 0:
         if last > MAX_LAST_DIGITS:
             raise _not_regular(step)
-        zeros = EMPTY if is_whole else optional(concat((Literal("."), repeat(Literal("0"), 1, None))))
+        zeros = (
+            EMPTY if is_whole else optional(concat((Literal("."), repeat(Literal("0"), 1, None))))
+        )
         return concat((sign, _whole_multiples(whole, last), zeros))
     if last > places:
         raise _not_regular(step)

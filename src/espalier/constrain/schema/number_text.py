@@ -1,8 +1,8 @@
 """Numbers as JSON text: patterns of sets of numbers.
 
 A number without bounds may have any spelling of JSON. One with bounds has no exponent and at most
-15 significant digits next to a bound, so that reading it as a double never moves it across: decimals
-of 15 digits are doubles apart.
+15 significant digits next to a bound, so that reading it as a double never moves it across:
+decimals of 15 digits are doubles apart.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 
-from espalier.constrain.pattern import NOTHING, CharClass, Concat, Literal, Pattern, Repeat
+from espalier.constrain.pattern import CharClass, Concat, Literal, Pattern, Repeat
 from espalier.constrain.schema.construct import both, concat, either, optional, without
 from espalier.constrain.schema.digits import DIGIT, NONZERO, magnitudes, whole_numbers
 from espalier.constrain.schema.multiples import multiples_pattern
@@ -70,10 +70,8 @@ def _ranged(numbers: Numbers) -> Pattern:
     return found
 
 
-_FRACTIONAL = concat(
-    (optional(_MINUS), _NATURAL, Literal("."), Repeat(DIGIT, 0, None), NONZERO)
-    + (Repeat(DIGIT, 0, None),)
-)  # fmt: skip
+_ANY_DIGITS = Repeat(DIGIT, 0, None)
+_FRACTIONAL = concat((optional(_MINUS), _NATURAL, Literal("."), _ANY_DIGITS, NONZERO, _ANY_DIGITS))
 
 
 def decimal_text(number: Fraction) -> str:
@@ -88,9 +86,9 @@ def decimal_text(number: Fraction) -> str:
 
 def _spellings(number: Fraction) -> Pattern:
     """Every way to write a number without exponent."""
-    zeros = Repeat(Literal("0"), 0, None)
+    zeros: Pattern = Repeat(Literal("0"), 0, None)
     if number.denominator == 1:
-        zeros = optional(concat((Literal("."), zeros)))
+        zeros = optional(concat((Literal(".0"), zeros)))
     return concat((Literal(decimal_text(number)), zeros))
 
 
@@ -158,6 +156,3 @@ def _decimals(numbers: Numbers) -> Pattern:
 def _max_places(numbers: Numbers) -> int:
     lengths = [len(str(abs(int(bound)))) for bound in (numbers.low, numbers.high) if bound]
     return max(MAX_DIGITS - max(lengths, default=1), 0)
-
-
-__all__ = ["FREE_INTEGER", "FREE_NUMBER", "NOTHING", "decimal_text", "number_pattern"]

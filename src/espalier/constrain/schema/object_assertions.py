@@ -9,6 +9,7 @@ from espalier.constrain.schema.construct import either, without
 from espalier.constrain.schema.node import NEVER, Goal, Node, goal_of
 from espalier.constrain.schema.objects import ANY_OBJECT, Names, Objects
 from espalier.constrain.schema.strings import Strings
+from espalier.constrain.schema.texts import Texts
 
 
 class _Alternatives(Protocol):
@@ -16,8 +17,17 @@ class _Alternatives(Protocol):
 
 
 _KEYWORDS = frozenset(
-    ("properties", "patternProperties", "additionalProperties", "propertyNames", "required")
-    + ("minProperties", "maxProperties", "dependentRequired", "unevaluatedProperties")
+    [
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "propertyNames",
+        "required",
+        "minProperties",
+        "maxProperties",
+        "dependentRequired",
+        "unevaluatedProperties",
+    ]
 )
 
 
@@ -49,7 +59,7 @@ def object_sets(node: Node, expander: _Alternatives) -> tuple[Objects, ...]:
                 named.setdefault(name, ())
             every.append((Names(but_names=frozenset(finite)), NEVER))
         else:
-            every.append((Names(without(ANY_TEXT, texts)), NEVER))
+            every.append((Names(Texts(without(ANY_TEXT, texts))), NEVER))
     found = Objects(
         tuple(named.items()),
         tuple(every),
@@ -101,7 +111,7 @@ def denied_objects(node: Node, expander: _Alternatives) -> list[Objects]:
         found.append(Objects(some=((_additional(keywords), denied),)))
     if "propertyNames" in keywords:
         texts, _ = _name_texts(keywords["propertyNames"], expander)
-        found.append(Objects(some=((Names(without(ANY_TEXT, texts)), ()),)))
+        found.append(Objects(some=((Names(Texts(without(ANY_TEXT, texts))), ()),)))
     found += [Objects(named=((name, NEVER),)) for name in keywords.get("required", ())]
     if keywords.get("minProperties", 0) > 0:
         found.append(Objects(high=keywords["minProperties"] - 1))

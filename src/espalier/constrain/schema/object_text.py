@@ -18,6 +18,7 @@ from espalier.constrain.schema.node import NEVER, Goal, joined
 from espalier.constrain.schema.objects import Names, Objects
 from espalier.constrain.schema.refusal import NotRegular
 from espalier.constrain.schema.sequence import Slot, counted, non_empty
+from espalier.constrain.schema.texts import Texts
 
 MAX_NAME_PATTERNS = 6
 
@@ -56,7 +57,10 @@ class ObjectText:
             names.setdefault(name, ())
         slots = []
         for name, own in names.items():
-            goal = objects.goal_of(name) if objects.every else own
+            goal = own
+            for among, part in objects.every:
+                if among.has(name):
+                    goal = joined(goal, part)
             value = self._values.pattern(goal, depth + 1)
             if value != NOTHING:
                 value = concat((Literal(string_text(name) + colon), value))
@@ -72,7 +76,7 @@ class ObjectText:
         if self._closes_objects and objects.named and not objects.is_open:
             return []
         mentioned = {name for name, _ in objects.named} | objects.required
-        patterns: dict[Pattern, None] = {}
+        patterns: dict[Texts, None] = {}
         for names, _ in objects.every:
             patterns.update(dict.fromkeys(names.but_patterns))
             if names.pattern is not None:
@@ -88,7 +92,7 @@ class ObjectText:
         taken = Alternation(tuple(map(Literal, sorted(mentioned))))
         return [_Cell(without(cell.names, taken), cell.goal) for cell in cells]
 
-    def _split(self, objects: Objects, patterns: tuple[Pattern, ...]) -> list[_Cell]:
+    def _split(self, objects: Objects, patterns: tuple[Texts, ...]) -> list[_Cell]:
         cells = []
         for bits in range(1 << len(patterns)):
             inside = {pattern for i, pattern in enumerate(patterns) if bits >> i & 1}
@@ -101,17 +105,15 @@ class ObjectText:
             texts: Pattern | None = None
             for pattern in patterns:
                 if pattern in inside:
-                    texts = pattern if texts is None else both(texts, pattern)
+                    texts = pattern.pattern if texts is None else both(texts, pattern.pattern)
             texts = ANY_TEXT if texts is None else texts
             for pattern in patterns:
                 if pattern not in inside:
-                    texts = without(texts, pattern)
+                    texts = without(texts, pattern.pattern)
             cells.append(_Cell(texts, goal))
         return cells
 
-    def _braced(
-        self, objects: Objects, slots: list[Slot], further: Pattern, depth: int
-    ) -> Pattern:
+    def _braced(self, objects: Objects, slots: list[Slot], further: Pattern, depth: int) -> Pattern:
         layout = self._values.layout
         separator = Literal(layout.separator(depth))
         has_further = further != NOTHING
@@ -165,7 +167,7 @@ class ObjectText:
             return NOTHING
         layout = self._values.layout
         separator = Literal(layout.separator(depth))
-        slots = [slot for slot in self._named_slots(objects, depth)]
+        slots = self._named_slots(objects, depth)
         if any(slot.is_required and slot.part == NOTHING for slot in slots):
             return NOTHING
         slots = [slot for slot in slots if slot.part != NOTHING]
@@ -198,16 +200,16 @@ class ObjectText:
         for cell in self._cells(objects):
             texts = cell.names
             if names.pattern is not None:
-                texts = both(texts, names.pattern)
+                texts = both(texts, names.pattern.pattern)
             for pattern in names.but_patterns:
-                texts = without(texts, pattern)
+                texts = without(texts, pattern.pattern)
             if mentioned:
                 texts = without(texts, Alternation(tuple(map(Literal, sorted(mentioned)))))
             cells.append(_Cell(texts, cell.goal))
         return cells
 
 
-def _covers(names: Names, inside: set[Pattern]) -> bool:
+def _covers(names: Names, inside: set[Texts]) -> bool:
     """Names outside the mentioned ones, in these patterns and in no others, are among `names`."""
     if names.pattern is not None:
         return names.pattern in inside

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from espalier.constrain.pattern import Pattern
-from espalier.constrain.schema.naive_match import matches
 from espalier.constrain.schema.node import Goal, joined
+from espalier.constrain.schema.texts import Texts
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """Property names: those of a pattern, or all but some names and those of some patterns."""
 
-    pattern: Pattern | None = None
+    pattern: Texts | None = None
     but_names: frozenset[str] = frozenset()
-    but_patterns: tuple[Pattern, ...] = ()
+    but_patterns: tuple[Texts, ...] = ()
 
     def has(self, name: str) -> bool:
         """The name is one of them."""
         if self.pattern is not None:
-            return matches(self.pattern, name)
+            return self.pattern.has(name)
         return name not in self.but_names and not any(
-            matches(pattern, name) for pattern in self.but_patterns
+            texts.has(name) for texts in self.but_patterns
         )
 
 

@@ -82,7 +82,8 @@ class References:
         return found
 
     def _at_pointer(self, value: Any, pointer: str) -> Node | None:
-        holder, key = None, None
+        holder: Any = None
+        key: Any = None
         for token in pointer.split("/")[1:]:
             holder, key = value, token.replace("~1", "/").replace("~0", "~")
             if isinstance(value, dict) and key in value:
@@ -96,6 +97,8 @@ class References:
             return self._booleans.get((id(holder), key))
         return self._nodes.get(id(value))
 
+
+MAX_CHAIN = 32  # schemas that apply each other to one value, as references to references do
 
 _IN_PLACE = ("$ref", "$dynamicRef", "not", "if", "then", "else")
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
@@ -114,8 +117,11 @@ def in_place(node: Node) -> list[tuple[str, Node]]:
 
 
 def check_progress(nodes: list[Node]) -> None:
-    """Raises UserInputError where a schema applies itself to the same value, for ever."""
-    done: set[Node] = set()
+    """Raises UserInputError where a schema applies itself to the same value, for ever.
+
+    Also where more than MAX_CHAIN schemas apply each other.
+    """
+    done: dict[Node, int] = {}  # how many schemas it applies one by the other
     for start in nodes:
         if start in done:
             continue
@@ -127,7 +133,12 @@ def check_progress(nodes: list[Node]) -> None:
             if step is None:
                 trail.pop()
                 open_nodes.discard(node)
-                done.add(node)
+                applied = [child for _, child in in_place(node)]
+                done[node] = 1 + max((done.get(child, 0) for child in applied), default=0)
+                if done[node] > MAX_CHAIN:
+                    raise refusal(
+                        "$ref", node.path, f"more than {MAX_CHAIN} references follow each other"
+                    )
                 continue
             keyword, child = step
             if child in open_nodes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from espalier.errors import EspalierError, UserInputError, shown
 
 
-class NotRegular(EspalierError):
+class NotRegular(EspalierError):  # noqa: N818
     """The values of a schema have no pattern here; a grammar with recursion may still have them.
 
     Attributes:

@@ -68,9 +68,7 @@ def _some(slots: Sequence[Slot], separator: Pattern) -> Pattern:
     )
 
 
-def counted(
-    slots: Sequence[Slot], separator: Pattern, low: int, high: int | None
-) -> Pattern:
+def counted(slots: Sequence[Slot], separator: Pattern, low: int, high: int | None) -> Pattern:
     """The slots in order, `low` to `high` of them there, which excludes none at all.
 
     Raises NotRegular, with no place, where too many are optional.

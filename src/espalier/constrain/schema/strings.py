@@ -13,7 +13,8 @@ from espalier.constrain.pattern import (
     Repeat,
 )
 from espalier.constrain.schema.construct import both, without
-from espalier.constrain.schema.naive_match import matches
+from espalier.constrain.schema.json_text import quoted
+from espalier.constrain.schema.texts import Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,8 @@ class Strings:
 
     min_length: int = 0
     max_length: int | None = None
-    patterns: tuple[Pattern, ...] = ()
-    non_patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[Texts, ...] = ()
+    non_patterns: tuple[Texts, ...] = ()
     values: tuple[str, ...] | None = None
     excluded: frozenset[str] = frozenset()
 
@@ -57,8 +58,8 @@ class Strings:
             return False
         if self.max_length is not None and len(text) > self.max_length:
             return False
-        return all(matches(pattern, text) for pattern in self.patterns) and not any(
-            matches(pattern, text) for pattern in self.non_patterns
+        return all(texts.has(text) for texts in self.patterns) and not any(
+            texts.has(text) for texts in self.non_patterns
         )
 
     def meet(self, other: Strings) -> Strings:
@@ -95,14 +96,21 @@ class Strings:
             Repeat(ANY_CHARACTER, self.min_length, self.max_length) if has_bounds else ANY_TEXT
         )
         if self.patterns:
-            found = self.patterns[0] if not has_bounds else both(self.patterns[0], found)
-            for pattern in self.patterns[1:]:
-                found = both(found, pattern)
-        for pattern in self.non_patterns:
-            found = without(found, pattern)
+            first = self.patterns[0].pattern
+            found = first if not has_bounds else both(first, found)
+            for texts in self.patterns[1:]:
+                found = both(found, texts.pattern)
+        for texts in self.non_patterns:
+            found = without(found, texts.pattern)
         if self.excluded:
             found = without(found, Alternation(tuple(map(Literal, sorted(self.excluded)))))
         return found
+
+    @property
+    def quoted(self) -> Pattern:
+        """The strings as canonical JSON texts."""
+        is_one = len(self.patterns) == 1 and self == Strings(patterns=self.patterns)
+        return self.patterns[0].quoted if is_one else quoted(self.texts)
 
 
 ANY_STRING = Strings()
