@@ -1,22 +1,22 @@
 #include "automaton.h"
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
 #include <utility>
 
+#include "bit_count.h"
 #include "limit_reached.h"
 #include "token_mask.h"
 
 namespace espalier {
 namespace {
 
-// A search that reaches a limit finds nothing out: the end shows when the text gets there.
-bool may_have_text_of_tokens(LazyDfa& dfa, const TokenTrie& trie) {
+// A search that reaches a limit does not tell either.
+Automaton::Code start_code(LazyDfa& dfa, const TokenTrie& trie, Automaton::Code code) {
   try {
-    return has_text_of_tokens(dfa, trie);
+    return may_have_text_of_tokens(dfa, trie) ? code : 0;
   } catch (const LimitReached&) {
-    return true;
+    return code;
   }
 }
 
@@ -30,7 +30,7 @@ Automaton::Automaton(PatternProgram program, std::shared_ptr<const TokenTrie> tr
       vocab_size_(vocab_size),
       dfa_(std::move(program), trie_->is_spelled(), trie_->max_token_bytes(), limits) {
   std::erase_if(eos_ids_, [&](uint32_t id) { return id >= vocab_size; });
-  start_ = may_have_text_of_tokens(dfa_, *trie_) ? code_of(dfa_.start()) : 0;
+  start_ = start_code(dfa_, *trie_, code_of(dfa_.start()));
 }
 
 uint32_t Automaton::number_of(Code code) const {
@@ -75,11 +75,7 @@ uint32_t Automaton::write_mask(uint32_t mask_state, uint32_t* words) {
   }
   if (vocab_size_ % 32 != 0) found[vocab_size_ / 32] &= (1u << vocab_size_ % 32) - 1;
   std::copy_n(found.begin(), num_mask_words(), words);
-  uint32_t num_allowed = 0;
-  for (size_t i = 0; i < num_mask_words(); ++i) {
-    num_allowed += static_cast<uint32_t>(std::popcount(words[i]));
-  }
-  return num_allowed;
+  return bit_count({words, num_mask_words()});
 }
 
 std::string_view Automaton::forced_bytes(Code code, size_t max_bytes) {

@@ -13,6 +13,7 @@
 #include "automaton.h"
 #include "bind_pattern.h"
 #include "bindings.h"
+#include "bit_count.h"
 #include "limit_reached.h"
 
 namespace nb = nanobind;
@@ -90,13 +91,7 @@ nb::bytes forced_bytes(Automaton& self, Automaton::Code state, size_t max_bytes)
   return nb::bytes(forced.data(), forced.size());
 }
 
-uint32_t count_allowed(const MaskIn& mask) {
-  uint32_t count = 0;
-  for (size_t i = 0; i < mask.size(); ++i) {
-    count += static_cast<uint32_t>(std::popcount(mask.data()[i]));
-  }
-  return count;
-}
+uint32_t count_allowed(const MaskIn& mask) { return bit_count({mask.data(), mask.size()}); }
 
 IdsOut allowed_ids(const MaskIn& mask) {
   const size_t count = count_allowed(mask);

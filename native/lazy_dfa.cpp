@@ -16,6 +16,7 @@ LazyDfa::LazyDfa(PatternProgram program, const bool (&is_spelled)[256], uint32_t
       steps_left_(limits.max_compile_steps),
       num_classes_(program_.number_byte_classes(classes_)),
       states_(num_classes_) {
+  for (int byte = 0; byte < 256; ++byte) is_spelled_class_[classes_[byte]] |= is_spelled[byte];
   program_.analyse(is_spelled, [this](uint32_t node) { decide_node(node); });
   if (!program_.nodes.back().is_empty) {
     start_ = close_node(static_cast<uint32_t>(program_.nodes.size() - 1));

@@ -38,6 +38,7 @@ class LazyDfa {
   void refuel() { steps_left_ = limits_.max_steps; }
 
   uint32_t start() const { return start_; }
+  // Surely some text is made of bytes that tokens are.
   bool is_start_spelled() const { return program_.nodes.back().is_spelled; }
   bool is_accepting(uint32_t state) const { return states_[state].is_accepting; }
   // Something may follow.
@@ -122,6 +123,7 @@ class LazyDfa {
   int64_t steps_left_;
   uint8_t classes_[256];
   int num_classes_;
+  bool is_spelled_class_[256] = {};
   TermTable terms_;
   PairTable pairs_;
   StateTable states_;

@@ -36,6 +36,24 @@ class LivenessSearch {
     for (const Met& one : met) set(one.pair, Liveness::kDead);
   }
 
+  // Breadth first over the bytes that some token is: true where they surely lead to acceptance.
+  bool finds_spelled(uint32_t first) {
+    std::vector<uint32_t> met{first};
+    dfa_.pairs_[first].search = search_;
+    for (size_t i = 0; i < met.size() && met.size() <= kMaxNear; ++i) {
+      const uint32_t pair = met[i];
+      if (dfa_.pairs_[pair].is_accepting) return true;
+      expand(pair);
+      for (uint32_t edge = 0; edge < dfa_.pairs_[pair].num_edges; ++edge) {
+        const uint32_t next = successor(pair, edge);
+        if (dfa_.pairs_[next].search == search_ || !is_spelled(pair, edge)) continue;
+        dfa_.pairs_[next].search = search_;
+        met.push_back(next);
+      }
+    }
+    return false;
+  }
+
   // Depth first, to the end: components that were left without a way to acceptance are dead
   // (Tarjan, "Depth-first search and linear graph algorithms", 1972); once a way is found, all
   // pairs that are still open can go it.
@@ -57,6 +75,13 @@ class LivenessSearch {
   bool is_dead(uint32_t pair) const { return dfa_.pairs_[pair].liveness == Liveness::kDead; }
   uint32_t successor(uint32_t pair, uint32_t edge) const {
     return dfa_.pairs_.edge(dfa_.pairs_[pair].first_edge + edge).pair;
+  }
+
+  bool is_spelled(uint32_t pair, uint32_t edge) const {
+    const PairEdge& classes = dfa_.pairs_.edge(dfa_.pairs_[pair].first_edge + edge);
+    return std::any_of(dfa_.is_spelled_class_ + classes.first,
+                       dfa_.is_spelled_class_ + classes.last + 1,
+                       [](bool spelled) { return spelled; });
   }
 
   // True where a live pair follows.
@@ -132,6 +157,7 @@ void LazyDfa::decide_node(uint32_t index) {
   decided.low = pair;
   decided.is_empty = pairs_[pair].liveness == Liveness::kDead;
   decided.is_nullable = pairs_[pair].is_accepting;
+  decided.is_spelled = !decided.is_empty && LivenessSearch(*this).finds_spelled(pair);
 }
 
 uint32_t LazyDfa::pair_of(PairKind kind, uint8_t level, uint32_t left, uint32_t right) {

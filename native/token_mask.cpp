@@ -36,49 +36,94 @@ void walk(LazyDfa& dfa, uint32_t start, std::span<const TrieNode> nodes, uint32_
   }
 }
 
-// The successor of a state for most bytes of tokens.
-uint32_t main_successor(const uint32_t (&successors)[256], const uint32_t (&byte_counts)[256]) {
-  struct Weighted {
-    uint32_t state, weight;
-  };
-  std::vector<Weighted> found;
-  for (size_t byte = 0; byte < 256; ++byte) {
-    const uint32_t state = successors[byte];
-    const auto known = std::ranges::find(found, state, &Weighted::state);
-    if (known == found.end()) {
-      found.push_back({state, byte_counts[byte]});
-    } else {
-      known->weight += byte_counts[byte];
-    }
-  }
-  return std::ranges::max_element(found, {}, &Weighted::weight)->state;
-}
-
-// Bytes of which any number may follow, in any order, in states like those inside a string. Nothing
-// where these are too few to be worth a slice.
-std::optional<ByteSet> free_bytes(LazyDfa& dfa, uint32_t state, const TokenTrie& trie) {
-  constexpr int kMaxSteps = 8;  // until a state is met again
+// Bytes of which up to `max_length` may follow, in any order, and no more; as inside a string.
+struct FreeBytes {
   ByteSet bytes;
-  bytes.set();
-  std::vector<uint32_t> met;
-  while (std::ranges::find(met, state) == met.end()) {
-    if (met.size() == kMaxSteps || state == LazyDfa::kDead) return {};
-    met.push_back(state);
-    dfa.fill(state);
-    uint32_t successors[256];
+  size_t max_length;
+};
+
+class FreeBytesFinder {
+ public:
+  FreeBytesFinder(LazyDfa& dfa, const TokenTrie& trie) : dfa_(dfa), trie_(trie) {
     for (size_t byte = 0; byte < 256; ++byte) {
-      successors[byte] = dfa.next(state, static_cast<uint8_t>(byte));
-    }
-    state = main_successor(successors, trie.byte_counts());
-    for (size_t byte = 0; byte < 256; ++byte) {
-      if (successors[byte] != state) bytes.reset(byte);
+      weights_[dfa.classes()[byte]] += trie.byte_counts()[byte];
     }
   }
-  size_t num_nodes = 0;
-  for (size_t byte = 0; byte < 256; ++byte) {
-    if (bytes[byte]) num_nodes += trie.byte_counts()[byte];
+
+  // None where these are too few to be worth a slice.
+  std::optional<FreeBytes> find(uint32_t state) {
+    std::vector<uint32_t> met;
+    bool is_free[256];  // by class
+    std::fill_n(is_free, 256, true);
+    while (std::ranges::find(met, state) == met.end()) {
+      dfa_.fill(state);
+      const uint32_t* const row = dfa_.rows() + state * dfa_.num_classes();
+      const uint32_t successor = main_successor(row);
+      if (successor == LazyDfa::kDead) {
+        if (met.empty()) return {};
+        for (size_t i = 0; i < dfa_.num_classes(); ++i) {
+          if (is_free[i] && row[i] != LazyDfa::kDead) return {};
+        }
+        return answer(is_free, met.size());
+      }
+      size_t weight = 0;
+      for (size_t i = 0; i < dfa_.num_classes(); ++i) {
+        is_free[i] = is_free[i] && row[i] == successor;
+        if (is_free[i]) weight += weights_[i];
+      }
+      if (2 * weight < trie_.nodes().size()) return {};
+      met.push_back(state);
+      if (met.size() == trie_.max_token_bytes()) break;
+      state = successor;
+    }
+    return answer(is_free, trie_.max_token_bytes());
   }
-  return num_nodes > trie.nodes().size() / 2 ? std::optional(bytes) : std::nullopt;
+
+ private:
+  // For most bytes of tokens.
+  uint32_t main_successor(const uint32_t* row) {
+    struct Weighted {
+      uint32_t state;
+      size_t weight;
+    };
+    Weighted found[256];
+    size_t num_found = 0;
+    Weighted best{LazyDfa::kDead, 0};
+    for (size_t i = 0; i < dfa_.num_classes(); ++i) {
+      size_t j = 0;
+      while (j < num_found && found[j].state != row[i]) ++j;
+      if (j == num_found) found[num_found++] = {row[i], 0};
+      found[j].weight += weights_[i];
+      if (found[j].weight > best.weight) best = found[j];
+    }
+    return best.state;
+  }
+
+  FreeBytes answer(const bool (&is_free)[256], size_t max_length) const {
+    FreeBytes free{{}, max_length};
+    for (size_t byte = 0; byte < 256; ++byte) free.bytes[byte] = is_free[dfa_.classes()[byte]];
+    return free;
+  }
+
+  LazyDfa& dfa_;
+  const TokenTrie& trie_;
+  size_t weights_[256] = {};  // of a class: nodes with its bytes
+};
+
+// Writes the tokens of a slice that are no longer than that.
+void write_slice(const TokenSlice& slice, size_t max_length, uint32_t* words) {
+  const size_t first_long =
+      slice.length_starts[std::min(max_length, slice.length_starts.size() - 2) + 1];
+  const std::span tokens(slice.tokens);
+  if (2 * first_long < tokens.size()) {
+    std::fill_n(words, slice.words.size(), 0);
+    for (const uint32_t token : tokens.first(first_long)) words[token / 32] |= 1u << token % 32;
+  } else {
+    std::ranges::copy(slice.words, words);
+    for (const uint32_t token : tokens.subspan(first_long)) {
+      words[token / 32] &= ~(1u << token % 32);
+    }
+  }
 }
 
 }  // namespace
@@ -86,10 +131,10 @@ std::optional<ByteSet> free_bytes(LazyDfa& dfa, uint32_t state, const TokenTrie&
 void find_allowed_tokens(LazyDfa& dfa, uint32_t state, const TokenTrie& trie, uint32_t* words) {
   std::span<const TrieNode> nodes = trie.nodes();
   std::shared_ptr<const TokenSlice> slice;
-  if (const std::optional<ByteSet> bytes = free_bytes(dfa, state, trie)) {
-    slice = trie.slice(*bytes);
+  if (const std::optional<FreeBytes> free = FreeBytesFinder(dfa, trie).find(state)) {
+    slice = trie.slice(free->bytes);
     nodes = slice->nodes;
-    std::ranges::copy(slice->words, words);
+    write_slice(*slice, free->max_length, words);
   } else {
     std::fill_n(words, trie.num_words(), 0);
   }
@@ -101,13 +146,14 @@ void find_allowed_tokens(LazyDfa& dfa, uint32_t state, const TokenTrie& trie, ui
   }
 }
 
-bool has_text_of_tokens(LazyDfa& dfa, const TokenTrie& trie) {
+bool may_have_text_of_tokens(LazyDfa& dfa, const TokenTrie& trie) {
   if (dfa.start() == LazyDfa::kDead) return false;
   if (dfa.is_start_spelled() || dfa.is_accepting(dfa.start())) return true;
   std::vector<uint32_t> reached{dfa.start()};
   std::vector<bool> is_reached(dfa.start() + 1);
   is_reached[dfa.start()] = true;
   bool is_found = false;
+  constexpr int kMaxWalks = 32;
   const auto reach = [&](const TrieNode& node, uint32_t state) {
     if (node.token >= trie.num_tokens()) return;
     is_found = is_found || dfa.is_accepting(state);
@@ -116,7 +162,8 @@ bool has_text_of_tokens(LazyDfa& dfa, const TokenTrie& trie) {
     is_reached[state] = true;
     reached.push_back(state);
   };
-  while (!is_found && !reached.empty()) {
+  for (int i = 0; !is_found && !reached.empty(); ++i) {
+    if (i == kMaxWalks) return true;
     const uint32_t state = reached.back();
     reached.pop_back();
     walk(dfa, state, trie.nodes(), trie.max_token_bytes(), reach);

@@ -13,7 +13,8 @@ namespace espalier {
 // LimitReached.
 void find_allowed_tokens(LazyDfa& dfa, uint32_t state, const TokenTrie& trie, uint32_t* words);
 
-// Whether some text made of tokens leads from the start to acceptance. Throws LimitReached.
-bool has_text_of_tokens(LazyDfa& dfa, const TokenTrie& trie);
+// False where no text made of tokens leads from the start to acceptance. True where one does, and
+// where a short search does not tell: an end shows when a text gets there. Throws LimitReached.
+bool may_have_text_of_tokens(LazyDfa& dfa, const TokenTrie& trie);
 
 }  // namespace espalier

@@ -97,18 +97,28 @@ std::shared_ptr<const TokenSlice> TokenTrie::slice(const ByteSet& bytes) const {
 }
 
 TokenSlice TokenTrie::slice_of(const ByteSet& bytes) const {
-  TokenSlice slice{.bytes = bytes, .words = std::vector<uint32_t>(num_words()), .nodes = {}};
+  TokenSlice slice;
+  slice.bytes = bytes;
+  slice.words.resize(num_words());
   NodeWriter writer(*this);
   for (const uint32_t token : order_) {
     const bool is_inside =
         std::ranges::all_of(bytes_of(token), [&](uint8_t byte) { return bytes[byte]; });
     if (is_inside) {
       slice.words[token / 32] |= 1u << token % 32;
+      slice.tokens.push_back(token);
     } else {
       writer.add(token);
     }
   }
   slice.nodes = writer.end();
+  const auto length_of = [this](uint32_t token) { return bytes_of(token).size(); };
+  std::ranges::sort(slice.tokens, {}, length_of);
+  slice.length_starts.resize(1);
+  for (size_t i = 0; i < slice.tokens.size(); ++i) {
+    slice.length_starts.resize(length_of(slice.tokens[i]) + 1, static_cast<uint32_t>(i));
+  }
+  slice.length_starts.push_back(static_cast<uint32_t>(slice.tokens.size()));
   return slice;
 }
 
@@ -117,7 +127,8 @@ size_t TokenTrie::num_bytes() const {
   size_t total = nodes_.capacity() * sizeof(TrieNode) + twins_.capacity() * sizeof(twins_[0]) +
                  bytes_.capacity() + (starts_.capacity() + order_.capacity()) * sizeof(uint32_t);
   for (const auto& slice : slices_) {
-    total += slice->nodes.capacity() * sizeof(TrieNode) + slice->words.size() * sizeof(uint32_t);
+    total += slice->nodes.capacity() * sizeof(TrieNode) +
+             (slice->tokens.capacity() + slice->words.size()) * sizeof(uint32_t);
   }
   return total;
 }

@@ -26,8 +26,10 @@ struct TrieNode {
 // A vocabulary without what a set of bytes decides.
 struct TokenSlice {
   ByteSet bytes;
-  std::vector<uint32_t> words;  // bit i % 32 of word i / 32: the token i has bytes of the set only
-  std::vector<TrieNode> nodes;  // of the other tokens
+  std::vector<TrieNode> nodes;          // of the tokens that have other bytes too
+  std::vector<uint32_t> tokens;         // the others, the shortest first
+  std::vector<uint32_t> length_starts;  // of the tokens of so many bytes; up to one beyond the last
+  std::vector<uint32_t> words;          // all of them: bit i % 32 of word i / 32
 };
 
 // Safe to use from several threads.
