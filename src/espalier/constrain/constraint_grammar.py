@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from espalier.constrain.automaton import AutomatonGrammar
 from espalier.constrain.dtype import dtype_pattern
@@ -20,7 +21,7 @@ from espalier.constrain.schema import (
     schema_pattern,
 )
 from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
-from espalier.errors import UnsupportedError, UserInputError, shown
+from espalier.errors import CapacityError, UnsupportedError, UserInputError, shown
 
 
 def constraint_grammar(
@@ -55,7 +56,9 @@ def schema_grammar(
         pattern = schema_pattern(checked, whitespace)
     except NotRegular:
         if whitespace is not JsonWhitespace.PRETTY and llguidance_enforces(checked):
-            return json_schema_grammar(text, whitespace, tokenizer, vocab_size)
+            # What the library does not read may have a pattern up to a bound.
+            with suppress(UserInputError, CapacityError):
+                return json_schema_grammar(text, whitespace, tokenizer, vocab_size)
         pattern = bounded_schema_pattern(checked, whitespace)
     return AutomatonGrammar(pattern, tokenizer, vocab_size)
 

@@ -35,6 +35,7 @@ _ENFORCED = frozenset(
         "multipleOf",
     ]
 )
+_SAYS_WHAT = frozenset(("type", "const", "enum", "$ref", "anyOf", "allOf"))
 _FORMATS = frozenset(("uuid", "ipv4", "ipv6", "duration"))
 
 
@@ -55,6 +56,8 @@ def llguidance_enforces(checked: CheckedSchema) -> bool:
 
 def _is_enforced(node: Node) -> bool:
     keywords = node.keywords
+    if not node.never and _SAYS_WHAT.isdisjoint(keywords):
+        return False  # any JSON value, or an untyped one: objects in it may have any names
     for keyword, value in keywords.items():
         if keyword not in _ENFORCED and not (
             keyword == "format" and value in _FORMATS and _is_string(keywords)
