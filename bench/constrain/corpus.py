@@ -1,7 +1,7 @@
 """Schemas with texts that they allow and texts that they do not, from three sources.
 
-`suite`: the required cases of the JSON-Schema-Test-Suite (draft 2020-12). `functions`: signatures of
-the Berkeley function-calling data, with its accepted answers. `records`: schema_templates.py. Texts
+`suite`: required cases of the JSON-Schema-Test-Suite, draft 2020-12. `functions`: signatures of the
+Berkeley function-calling data, with its accepted answers. `records`: schema_templates.py. Texts
 are compact JSON, members in the schema's order where that is known. The `jsonschema` package
 decides what is valid, but for the suite, which says so itself.
 """
@@ -109,7 +109,7 @@ def _as_schema(signature: dict[str, Any]) -> dict[str, Any]:
     """A signature with Python's names of types as a schema with closed objects."""
     made: dict[str, Any] = {}
     kind = signature.get("type")
-    kind = _TYPES.get(kind, kind)
+    kind = _TYPES.get(str(kind), kind)
     if kind is not None:
         made["type"] = kind
     if "enum" in signature:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 Schema = dict[str, Any]
@@ -97,11 +98,14 @@ class InstanceMaker:
         if "enum" in schema:
             return self._random.choice(schema["enum"])
         if "anyOf" in schema:
-            options = schema["anyOf"]
-            return self._value(options[0] if depth > _MAX_DEPTH else self._random.choice(options),
-                               depth)  # fmt: skip
+            count = 1 if depth > _MAX_DEPTH else len(schema["anyOf"])
+            return self._value(self._random.choice(schema["anyOf"][:count]), depth)
         kind = schema.get("type", "string")
-        makers = {"object": self._object, "array": self._array, "string": self._string}
+        makers: dict[str, Callable[[Schema, int], Any]] = {
+            "object": self._object,
+            "array": self._array,
+            "string": self._string,
+        }
         if kind in makers:
             return makers[kind](schema, depth)
         if kind == "boolean":
@@ -137,8 +141,10 @@ class InstanceMaker:
         if "pattern" in schema:
             return self._matching(schema["pattern"])
         low, high = schema.get("minLength", 0), schema.get("maxLength", 40)
-        words = self._words(self._random.randint(1, 6))
-        return (words * (low // len(words) + 1))[: max(low, self._random.randint(low, high))]
+        words: str = self._words(self._random.randint(1, 6))
+        length = max(low, self._random.randint(low, high))
+        text: str = (words * (low // len(words) + 1))[:length]
+        return text
 
     def _words(self, count: int) -> str:
         return " ".join(self._random.choice(_WORDS) for _ in range(count))
@@ -148,7 +154,7 @@ class InstanceMaker:
         day = f"20{self._random.randrange(10, 30)}-0{self._random.randint(1, 9)}-1{digits[0]}"
         day = re.sub("[a-f]", "5", day)
         return {
-            "uuid": f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:18]}-{digits[18:30]}",
+            "uuid": "-".join((digits[:8], digits[8:12], f"4{digits[12:15]}", "a123", digits[20:])),
             "date": day,
             "date-time": f"{day}T0{self._random.randrange(10)}:3{self._random.randrange(10)}:00Z",
             "email": f"{self._words(1).encode('ascii', 'ignore').decode()}@example.org",
@@ -204,10 +210,9 @@ class _Sampler:
         if token[1] is None:
             return token[2] or token[4]
         letters: list[str] = []
-        for low, high in re.findall(r"(.)-(.)|(?!^)$", token[1]) or []:
-            if low:
-                letters += map(chr, range(ord(low), ord(high) + 1))
-        letters += re.sub(r".-.", "", token[1])
+        for low, high in re.findall("(.)-(.)", token[1]):
+            letters += map(chr, range(ord(low), ord(high) + 1))
+        letters += re.sub(".-.", "", token[1])
         return self._random.choice(letters)
 
     def _counts(self) -> tuple[int, int]:

@@ -267,7 +267,7 @@ RECURSIVE: dict[str, Schema] = {
 
 
 def realistic_schemas() -> dict[str, Schema]:
-    """Each record alone, as a page of a list and as the data of an event; and the recursive ones."""
+    """Each record alone, as a page of a list, as the data of an event; and recursive ones."""
     schemas: dict[str, Schema] = {}
     for name, schema in RECORDS.items():
         schemas[name] = schema

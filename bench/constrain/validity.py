@@ -3,8 +3,8 @@
     python bench/constrain/validity.py --outputs 2000
 
 Kinds of work take turns (bench/constrain/workloads.py). An output that ended by itself is judged by
-Python's `re` and the jsonschema package; one that met its length limit must be the beginning of such
-a text, which is not judged. It is canonical where the tokenizer gives its tokens for its text.
+Python's `re` and the jsonschema package; one that met its length limit is the beginning of such a
+text, which is not judged. It is canonical where the tokenizer gives its tokens for its text.
 """
 
 from __future__ import annotations

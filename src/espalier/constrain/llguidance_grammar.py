@@ -12,6 +12,7 @@ from llguidance import LLMatcher, LLParserLimits
 
 from espalier.constrain.llguidance_failure import failure
 from espalier.constrain.llguidance_matcher import LlguidanceMatcher
+from espalier.constrain.llguidance_pool import MatcherPool
 from espalier.constrain.llguidance_vocabulary import LibraryVocabulary, library_vocabulary
 from espalier.constrain.matcher import MatcherTokenizer
 from espalier.errors import CapacityError, UserInputError
@@ -63,20 +64,17 @@ class LlguidanceGrammar:
         vocabulary = library_vocabulary(tokenizer)
         self._vocab_size = tokenizer.vocab_size if vocab_size is None else vocab_size
         self._eos_ids = vocabulary.eos_ids
-        self._compiled = _Compilation(lark, vocabulary).run(what, hint)
-        self._num_bytes = _BYTES_AT_LEAST + _BYTES_PER_CHARACTER * len(lark)
-        self._lock = threading.Lock()
+        self._pool = MatcherPool(_Compilation(lark, vocabulary).run(what, hint))
+        self._matcher_bytes = _BYTES_AT_LEAST + _BYTES_PER_CHARACTER * len(lark)
 
     @property
     def num_bytes(self) -> int:
         """See Grammar; the library does not tell, so it is estimated from the source."""
-        return self._num_bytes
+        return self._matcher_bytes * (1 + self._pool.num_idle)
 
     def matcher(self) -> LlguidanceMatcher:
         """See Grammar."""
-        with self._lock:
-            copy = self._compiled.deep_copy()
-        return LlguidanceMatcher(copy, self._vocab_size, self._eos_ids)
+        return LlguidanceMatcher(self._pool, self._vocab_size, self._eos_ids)
 
 
 class _Compilation:

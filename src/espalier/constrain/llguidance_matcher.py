@@ -6,21 +6,29 @@ errors. Compiles nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
 from espalier import _native
 from espalier.constrain.llguidance_failure import DEAD_END, failure
+from espalier.constrain.llguidance_pool import MatcherPool
 from espalier.constrain.matcher import MAX_FORCED_BYTES
 from espalier.errors import CapacityError, UserInputError
 
+Answer = TypeVar("Answer")
+
 
 class LlguidanceMatcher:
-    """A Matcher of the texts of one compiled grammar, which becomes this matcher's own."""
+    """A Matcher of the texts of one grammar; what it found goes back to the pool in the end."""
 
-    def __init__(self, compiled: LLMatcher, vocab_size: int, eos_ids: frozenset[int]) -> None:
-        self._matcher = compiled
+    def __init__(self, pool: MatcherPool, vocab_size: int, eos_ids: frozenset[int]) -> None:
+        self._pool = pool
+        self._matcher, self._is_used = pool.take()
+        self._token_ids: list[int] = []  # accepted, without ends
         self._vocab_size = vocab_size
         self._eos_ids = eos_ids
         self._num_ends = 0  # accepted; the library refuses them where it stopped by itself
@@ -55,9 +63,8 @@ class LlguidanceMatcher:
         if self._num_ends:
             return self._ends
         if self._mask is None:
-            words = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
-            self._check()
-            self._mask = self._fitted(words)
+            words = self._asked(lambda matcher: matcher.compute_bitmask())
+            self._mask = self._fitted(np.frombuffer(words, np.uint32))
         return self._mask
 
     @property
@@ -73,9 +80,8 @@ class LlguidanceMatcher:
         """See Matcher."""
         if self._num_ends:
             return b""
-        forced = bytes(self._matcher.compute_ff_bytes())
-        self._check()
-        return forced[:MAX_FORCED_BYTES]
+        forced = self._asked(lambda matcher: matcher.compute_ff_bytes())
+        return bytes(forced)[:MAX_FORCED_BYTES]
 
     def accept(self, token_id: int) -> None:
         """See Matcher."""
@@ -83,15 +89,14 @@ class LlguidanceMatcher:
             self._num_ends += 1
             return
         # Consuming a wrong token would leave the library's matcher broken for good.
-        if self._num_ends or self._matcher.validate_tokens([token_id]) != 1:
-            self._check()
+        if self._num_ends or self._asked(lambda it: it.validate_tokens([token_id])) != 1:
             raise UserInputError(
                 f"The token {token_id} may not follow here: the form that the output must have "
                 "excludes it. Only tokens that the mask allows can be accepted."
             )
         self._mask = None
-        self._matcher.consume_token(token_id)
-        self._check()
+        self._asked(lambda matcher: matcher.consume_token(token_id))
+        self._token_ids.append(token_id)
 
     def rollback(self, num_tokens: int) -> None:
         """See Matcher."""
@@ -100,8 +105,34 @@ class LlguidanceMatcher:
         if num_tokens == num_ends:
             return
         self._mask = None
-        self._matcher.rollback(num_tokens - num_ends)
-        self._check()
+        self._asked(lambda matcher: matcher.rollback(num_tokens - num_ends))
+        del self._token_ids[num_ends - num_tokens :]
+
+    def __del__(self) -> None:
+        self._pool.give_back(self._matcher)
+
+    def _asked(self, ask: Callable[[LLMatcher], Answer]) -> Answer:
+        """An answer of the library's matcher; raises CapacityError or UserInputError.
+
+        The library's limits count what a matcher ever found: where the texts before this one
+        found too much, the answer is asked of a new one.
+        """
+        answer = ask(self._matcher)
+        reason = failure(self._matcher)
+        if reason and self._is_used:
+            self._matcher, self._is_used = self._pool.unused(), False
+            self._matcher.consume_tokens(self._token_ids)
+            answer = ask(self._matcher)
+            reason = failure(self._matcher)
+        if reason == DEAD_END:
+            raise UserInputError(
+                f"The output cannot go on in the form that it must have: {reason}."
+            )
+        if reason:
+            raise CapacityError(
+                f"Matching the output's form stopped at a limit: {reason}. Use a simpler form."
+            )
+        return answer
 
     def _fitted(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """A mask of the library at the width of the model's logits.
@@ -118,14 +149,3 @@ class LlguidanceMatcher:
         if self._vocab_size % 32:
             fitted[-1] &= np.uint32((1 << self._vocab_size % 32) - 1)
         return fitted
-
-    def _check(self) -> None:
-        reason = failure(self._matcher)
-        if reason == DEAD_END:
-            raise UserInputError(
-                f"The output cannot go on in the form that it must have: {reason}."
-            )
-        if reason:
-            raise CapacityError(
-                f"Matching the output's form stopped at a limit: {reason}. Use a simpler form."
-            )
