@@ -42,6 +42,20 @@ def concat(parts: Iterable[Pattern]) -> Pattern:
     return found[0] if len(found) == 1 else Concat(tuple(found))
 
 
+def led_by(text: str, pattern: Pattern) -> Pattern:
+    """Texts of a pattern after a text."""
+    if not text:
+        return pattern
+    if isinstance(pattern, Literal):
+        return Literal(text + pattern.text)
+    if isinstance(pattern, Concat):
+        first = pattern.parts[0]
+        if isinstance(first, Literal):
+            return Concat((Literal(text + first.text), *pattern.parts[1:]))
+        return Concat((Literal(text), *pattern.parts))
+    return Concat((Literal(text), pattern))
+
+
 def either(options: Iterable[Pattern]) -> Pattern:
     """Texts of any option; equal literals are named once."""
     found: dict[object, Pattern] = {}
