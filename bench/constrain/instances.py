@@ -142,7 +142,9 @@ class InstanceMaker:
             return self._matching(schema["pattern"])
         low, high = schema.get("minLength", 0), schema.get("maxLength", 40)
         words = self._words(self._random.randint(1, 6))
-        return (words * (low // len(words) + 1))[: max(low, self._random.randint(low, high))]
+        length = max(low, self._random.randint(low, high))
+        repeated: str = words * (low // len(words) + 1)
+        return repeated[:length]
 
     def _words(self, count: int) -> str:
         return " ".join(self._random.choice(_WORDS) for _ in range(count))

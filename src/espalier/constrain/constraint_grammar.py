@@ -13,8 +13,9 @@ from espalier.constrain.llguidance_lark import lark_grammar
 from espalier.constrain.matcher import Grammar, MatcherTokenizer
 from espalier.constrain.regex_parser import parse_regex
 from espalier.constrain.schema import NotRegular, check_schema, schema_pattern
+from espalier.constrain.tool_calls import tool_calls_grammar
 from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
-from espalier.errors import UnsupportedError, UserInputError, shown
+from espalier.errors import UserInputError, shown
 
 
 def constraint_grammar(
@@ -34,7 +35,8 @@ def constraint_grammar(
         return ebnf_grammar(text, tokenizer, vocab_size)
     if kind is ConstraintKind.LARK:
         return lark_grammar(text, tokenizer, vocab_size)
-    raise UnsupportedError(f"constraints of kind {kind.value!r} are not supported yet.")
+    assert kind is ConstraintKind.TOOL_CALLS
+    return tool_calls_grammar(text, tokenizer, vocab_size)
 
 
 def schema_grammar(
