@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     | LEAVES,
     "backends.base": LEAVES,
     "backends": {"backends.base", "engine", "constrain", "loaders", "tokenizer", "exec"} | LEAVES,
-    "lang": {"backends.base"} | LEAVES,
+    "lang": {"backends.base", "constrain"} | LEAVES,
     "runtime": {"backends", "backends.base", "engine", "loaders", "tokenizer", "exec"} | LEAVES,
     "cli": {"runtime", "lang", "backends.base", "loaders", "models", "tokenizer", "exec"} | LEAVES,
 }

@@ -141,10 +141,10 @@ class InstanceMaker:
         if "pattern" in schema:
             return self._matching(schema["pattern"])
         low, high = schema.get("minLength", 0), schema.get("maxLength", 40)
-        words = self._words(self._random.randint(1, 6))
+        words: str = self._words(self._random.randint(1, 6))
         length = max(low, self._random.randint(low, high))
-        repeated: str = words * (low // len(words) + 1)
-        return repeated[:length]
+        text: str = (words * (low // len(words) + 1))[:length]
+        return text
 
     def _words(self, count: int) -> str:
         return " ".join(self._random.choice(_WORDS) for _ in range(count))

@@ -27,7 +27,7 @@ def test_a_schema_or_grammar_may_come_from_a_file_and_a_regex_may_begin_with_at(
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserInputError, match="--json-schema names the file .*none.json"):
+    with pytest.raises(UserInputError, match=r"--json-schema names the file .*none\.json"):
         FormChoice(json_schema=f"@{tmp_path / 'none.json'}").given()
     broken = tmp_path / "bytes"
     broken.write_bytes(b"\xff")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from hypothesis import strategies as st
+from tests.constrain.tiny_vocabulary import TinyTokenizer
 
 from espalier.constrain.pattern import (
     ANY_CHARACTER,
@@ -19,23 +18,6 @@ from espalier.constrain.pattern import (
     Repeat,
     Without,
 )
-
-
-class TinyTokenizer:
-    """Token i stands for the i-th byte string; `control` and `eos_ids` are no text."""
-
-    def __init__(self, pieces: list[bytes], control: set[int], eos_ids: Collection[int]) -> None:
-        self.pieces = pieces
-        self.control = control
-        self.eos_ids = frozenset(eos_ids)
-        self.vocab_size = len(pieces)
-
-    def token_bytes(self, token_id: int) -> bytes:
-        return self.pieces[token_id]
-
-    def is_control(self, token_id: int) -> bool:
-        return token_id in self.control
-
 
 E_ACUTE, GRIN, HAN = "\u00e9", "\U0001f600", "\u4e2d"
 
@@ -90,3 +72,13 @@ def _composites(inner: st.SearchStrategy[Pattern]) -> st.SearchStrategy[Pattern]
 def patterns(max_leaves: int = 6) -> st.SearchStrategy[Pattern]:
     """Patterns of every kind, some with no text."""
     return st.recursive(st.sampled_from(LEAVES), _composites, max_leaves=max_leaves)
+
+
+def json_string(low: int, high: int | None) -> Pattern:
+    """A JSON string of so many characters."""
+    plain = CharClass(((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x10FFFF)))
+    hex_digit = CharClass(((0x30, 0x39), (0x41, 0x46), (0x61, 0x66)))
+    escaped = Alternation((CharClass(((0x22, 0x22), (0x5C, 0x5C), (0x6E, 0x6E))),
+                           Concat((Literal("u"), Repeat(hex_digit, 4, 4)))))  # fmt: skip
+    character = Alternation((plain, Concat((Literal("\\"), escaped))))
+    return Concat((Literal('"'), Repeat(character, low, high), Literal('"')))

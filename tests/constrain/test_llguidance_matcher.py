@@ -151,6 +151,8 @@ def test_rollback_restores_the_state_before() -> None:
     assert not matcher.must_stop
     matcher.rollback(2)
     assert allowed(matcher) == masks[0]
+    with pytest.raises(UserInputError, match="1 tokens cannot be taken back; 0 were"):
+        matcher.rollback(1)
     matcher.accept(6)
     assert allowed(matcher) == masks[2]
 

@@ -137,6 +137,21 @@ def test_a_recursive_schema_of_one_tool_constrains_its_calls(style: str) -> None
         assert not is_accepted(grammar, wrong), wrong
 
 
+def test_recursion_that_the_library_does_not_enforce_nests_to_a_bound() -> None:
+    """An open object: its further properties hold any value."""
+    tool = {"name": "note", "parameters": {"properties": {"id": {"type": "integer"}}}}
+    grammar = tool_calls_grammar(request("hermes", [tool], at_least=1), TOKENIZER)
+    assert isinstance(grammar, AutomatonGrammar)
+    for arguments, is_right in (
+        ('{"id": 1, "more": [{"a": null}]}', True),
+        ("{}", True),
+        ('{"id": "1"}', False),
+        ('{"id": 1, "more": [{"a": nul}]}', False),
+    ):
+        whole = f"<tool_call>\n{call('hermes', 'note', arguments)}\n</tool_call>"
+        assert is_accepted(grammar, whole) == is_right, arguments
+
+
 FRAGMENTS = st.sampled_from(
     ["<tool_call>", "\n", "<tool", "[TOOL_CALLS]", " [", "[", "]", "<|python_tag|>", "{", "}", " ",
      "a", "\n</tool_call>", '{"name": "now", "arguments": {}}', '{"name": "now", "parameters": {}}',

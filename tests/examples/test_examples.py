@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from espalier.backends.scripted import ScriptedBackend, ScriptedCall
@@ -20,7 +22,8 @@ def scripted(*answers: str) -> ScriptedBackend:
 def test_every_example_is_tested() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     assert names == {
-        "quickstart", "essay_judge", "few_shot", "react_agent", "tree_of_thought", "multi_turn",
+        "quickstart", "essay_judge", "few_shot", "extract", "react_agent", "tree_of_thought",
+        "multi_turn",
     }  # fmt: skip
 
 
@@ -33,6 +36,22 @@ def test_quickstart_prints_answer_and_choice(
     set_default_backend(ScriptedBackend(answer))
     example("quickstart").main()
     assert capsys.readouterr().out == "It is Cairo. People speak Arabic.\n" * 4
+
+
+def test_extract_reads_the_values_of_its_schema(
+    example: LoadExample, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = [
+        {"product": "tea", "quantity": number, "customer": name}
+        for number, name in ((1, "Ada"), (2, "Bo"), (3, "Cy"))
+    ]
+    backend = scripted(*map(json.dumps, orders))
+    module = example("extract")
+    module.main()
+    assert capsys.readouterr().out == ("Ada wants 1 x tea\nBo wants 2 x tea\nCy wants 3 x tea\n")
+    constraint = backend.calls[0].constraint
+    assert constraint is not None
+    assert json.loads(constraint.text) == module.ORDER
 
 
 def test_essay_judge_branches_solves_and_merges(example: LoadExample) -> None:

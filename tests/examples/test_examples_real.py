@@ -57,6 +57,15 @@ def test_quickstart_knows_capitals_and_languages(shown: Shown) -> None:
     )
 
 
+def test_extract_finds_product_quantity_and_customer(shown: Shown) -> None:
+    assert shown("extract") == (
+        "Maria wants 12 x apples\nTom wants 3 x coffee\nAnna wants 25 x bread\n"
+    )
+    assert shown.log is not None
+    usage = shown.log.usage
+    assert usage.forced_tokens > usage.generated_tokens / 2
+
+
 def test_few_shot_sorts_sentences_and_finds_facts(shown: Shown) -> None:
     lines = shown("few_shot").splitlines()
     topics = {line[11:]: line.split()[0] for line in lines[1:7]}

@@ -75,6 +75,11 @@ class ReferenceMatcher:
         return words
 
     @property
+    def state_key(self) -> None:
+        """See Matcher."""
+        return
+
+    @property
     def num_allowed(self) -> int:
         """See Matcher."""
         return len(self.allowed_ids())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from espalier.constrain.automaton import AutomatonGrammar
 from espalier.constrain.dtype import dtype_pattern
@@ -12,10 +13,16 @@ from espalier.constrain.llguidance_json import json_schema_grammar
 from espalier.constrain.llguidance_lark import lark_grammar
 from espalier.constrain.matcher import Grammar, MatcherTokenizer
 from espalier.constrain.regex_parser import parse_regex
-from espalier.constrain.schema import NotRegular, check_schema, schema_pattern
+from espalier.constrain.schema import (
+    NotRegular,
+    bounded_schema_pattern,
+    check_schema,
+    llguidance_enforces,
+    schema_pattern,
+)
 from espalier.constrain.tool_calls import tool_calls_grammar
 from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
-from espalier.errors import UserInputError, shown
+from espalier.errors import CapacityError, UserInputError, shown
 
 
 def constraint_grammar(
@@ -42,12 +49,19 @@ def constraint_grammar(
 def schema_grammar(
     text: str, whitespace: JsonWhitespace, tokenizer: MatcherTokenizer, vocab_size: int
 ) -> Grammar:
-    """A schema by our own automaton, or by llguidance where its values nest without end."""
+    """A schema by our own automaton, or by llguidance where its values nest without end.
+
+    Where llguidance would not enforce all of such a schema, values nest to a bound.
+    """
     checked = check_schema(text)
     try:
         pattern = schema_pattern(checked, whitespace)
     except NotRegular:
-        return json_schema_grammar(text, whitespace, tokenizer, vocab_size)
+        if whitespace is not JsonWhitespace.PRETTY and llguidance_enforces(checked):
+            # What the library does not read may have a pattern up to a bound.
+            with suppress(UserInputError, CapacityError):
+                return json_schema_grammar(text, whitespace, tokenizer, vocab_size)
+        pattern = bounded_schema_pattern(checked, whitespace)
     return AutomatonGrammar(pattern, tokenizer, vocab_size)
 
 

@@ -111,6 +111,11 @@ class LlguidanceMatcher:
 
     def rollback(self, num_tokens: int) -> None:
         """See Matcher."""
+        num_accepted = len(self._token_ids) + self._num_ends
+        if not 0 <= num_tokens <= num_accepted:
+            raise UserInputError(
+                f"{num_tokens} tokens cannot be taken back; {num_accepted} were accepted."
+            )
         num_ends = min(num_tokens, self._num_ends)
         self._num_ends -= num_ends
         if num_tokens == num_ends:

@@ -23,6 +23,8 @@ grammar of the llguidance library where one of them does not.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,11 +42,20 @@ from espalier.constrain.pattern import (
     Repeat,
     Without,
 )
-from espalier.constrain.schema import NotRegular, check_schema, schema_pattern
+from espalier.constrain.schema import (
+    CheckedSchema,
+    NotRegular,
+    bounded_schema_pattern,
+    check_schema,
+    llguidance_enforces,
+    schema_pattern,
+)
 from espalier.constraint import JsonWhitespace
-from espalier.errors import UserInputError, shown
+from espalier.errors import CapacityError, UserInputError, shown
 
 MAX_TOOLS = 256
+
+SchemaPattern = Callable[[CheckedSchema, JsonWhitespace], Pattern]
 
 _SPACE = Repeat(CharClass(((9, 10), (13, 13), (32, 32))), 0, None)
 
@@ -106,7 +117,11 @@ def tool_calls_grammar(
     try:
         pattern = calls_pattern(calls)
     except NotRegular:
-        return calls_grammar(_source(calls), tokenizer, vocab_size)
+        if all(llguidance_enforces(check_schema(schema)) for _, schema in calls.tools):
+            # What the library does not read may have a pattern up to a bound.
+            with suppress(UserInputError, CapacityError):
+                return calls_grammar(_source(calls), tokenizer, vocab_size)
+        pattern = calls_pattern(calls, bounded_schema_pattern)
     return AutomatonGrammar(pattern, tokenizer, vocab_size)
 
 
@@ -168,10 +183,10 @@ def _members(value: Any, allowed: set[str], what: str) -> dict[str, Any]:
     return value
 
 
-def calls_pattern(calls: ToolCalls) -> Pattern:
-    """The outputs as a pattern. Raises NotRegular, and UserInputError naming tool and keyword."""
+def calls_pattern(calls: ToolCalls, schema_pattern: SchemaPattern = schema_pattern) -> Pattern:
+    """The outputs as a pattern. Raises as `schema_pattern`; a UserInputError names the tool."""
     style = calls.style
-    arguments = [_arguments_pattern(name, schema) for name, schema in calls.tools]
+    arguments = [_arguments(name, schema, schema_pattern) for name, schema in calls.tools]
     call = Alternation(
         tuple(
             Concat((Literal(_call_start(style, name)), pattern, Literal("}" + style.after)))
@@ -201,7 +216,7 @@ def free_text(style: CallStyle) -> Pattern:
     return Without(ANY_TEXT, Alternation((triggered, bare)))
 
 
-def _arguments_pattern(name: str, schema: str) -> Pattern:
+def _arguments(name: str, schema: str, schema_pattern: SchemaPattern) -> Pattern:
     """What is wrong with a schema is said with the tool's name."""
     try:
         return schema_pattern(check_schema(schema), JsonWhitespace.SPACED)

@@ -99,13 +99,12 @@ class EngineCore:
         """
         num_known = min(self._tokenizer.vocab_size, self._vocab_size)
         check_request(request, self.options, num_known)
-        end_ids = frozenset(request.sampling.stop_token_ids)
-        if not request.sampling.ignore_eos:
-            end_ids |= frozenset(self._tokenizer.eos_ids)
+        end_ids, never_ids = self._end_ids(request)
         state = RequestState(
             request,
             text=OutputText(self._tokenizer, request.sampling, _cuts(request.constraint)),
             end_ids=end_ids,
+            never_ids=never_ids,
             guide=self._guide(request),
             jumps=self.options.jump_forward,
             submitted_at=time.monotonic(),
@@ -113,6 +112,17 @@ class EngineCore:
         )
         start_output(state)
         return state
+
+    def _end_ids(self, request: EngineRequest) -> tuple[frozenset[int], frozenset[int]]:
+        """Tokens that end the output, and tokens that may not come.
+
+        Where ends of text are ignored, text goes on after them; but nothing may follow them in a
+        form.
+        """
+        end_ids, eos_ids = frozenset(request.sampling.stop_token_ids), self._tokenizer.eos_ids
+        if not request.sampling.ignore_eos:
+            return end_ids.union(eos_ids), frozenset()
+        return end_ids, frozenset(() if request.constraint is None else eos_ids)
 
     def _guide(self, request: EngineRequest) -> Guide | None:
         if request.constraint is None:

@@ -88,10 +88,10 @@ class KvSpace:
     def commit(self, state: RequestState) -> None:
         """Puts a request's computed tokens into the tree, for others to use.
 
-        Where another request was faster, its slots are taken and the own ones freed: both hold the
-        same bits.
+        Tokens that were replaced since they were computed are left out. Where another request was
+        faster, its slots are taken and the own ones freed: both hold the same bits.
         """
-        end = state.num_computed
+        end = min(state.num_computed, state.num_valid)
         if not self._keeps or end <= state.num_shared:
             return
         assert state.node is not None
@@ -123,6 +123,7 @@ class KvSpace:
             self.pool.free(state.slot_ids[num_computed : state.num_allocated])
             state.num_allocated = num_computed
         state.num_computed = num_computed
+        state.num_to_prefill = min(state.num_to_prefill, num_computed)
 
     def close(self, state: RequestState) -> None:
         """Keeps what a request has computed as evictable and frees its other slots."""

@@ -31,6 +31,7 @@ class RequestState:
         *,
         text: OutputText,
         end_ids: frozenset[int],
+        never_ids: frozenset[int] = frozenset(),
         guide: Guide | None,
         jumps: bool,
         submitted_at: float,
@@ -39,10 +40,12 @@ class RequestState:
         self.request = request
         self.text = text
         self.end_ids = end_ids  # tokens that end the output
+        self.never_ids = never_ids  # tokens that may not be chosen
         self.guide = guide
         self.jumps = jumps  # forced tokens are computed together
         self.planned: deque[int] = deque()  # forced tokens that come one by one
         self.num_dropped = 0  # forced tokens after the end of the output
+        self.next_position = 0  # of the next choice, at least: each has a random number of its own
         self.is_streamed = is_streamed
         self.token_ids: Int32Array = np.array(request.input_ids, dtype=np.int32)  # with spare room
         self.num_prompt = len(self.token_ids)
@@ -121,8 +124,11 @@ class RequestState:
 
     @property
     def num_wanted(self) -> int:
-        """Tokens whose rows are to be computed: all, but the last where nothing follows it."""
-        return self.num_tokens - (self.final_reason is not None)
+        """Tokens whose rows are to be computed: all, but the last where nothing follows it.
+
+        At least one, so that a request whose output is empty from the start takes a step as well.
+        """
+        return max(1, self.num_tokens - (self.final_reason is not None))
 
     @property
     def num_reusable(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ from espalier.engine.sampler import SampledToken, SampleResult, SampleRow
 from espalier.engine.scheduler import Chunk
 from espalier.errors import BackendError, EspalierError, SamplingError
 from espalier.exec.executor import MAX_WANTED_IDS, Float32Array, Int32Array
-from espalier.types import FinishReason, TokenLogprob
+from espalier.types import FinishReason, SamplingParams, TokenLogprob
 
 
 class TokenSampler(Protocol):
@@ -41,6 +42,8 @@ class TokenSampler(Protocol):
         """Log-probabilities of given tokens, one per row of logits, [n, V]."""
         ...
 
+
+_GREEDY = SamplingParams(temperature=0.0)
 
 # Either the request goes on, or it has ended, or it has failed.
 Outcome = FinishReason | EspalierError | None
@@ -159,15 +162,9 @@ def _ended(state: RequestState, reason: FinishReason | None) -> FinishReason | N
 
 def _take_token(state: RequestState, sampled: SampledToken) -> FinishReason | None:
     token_id = sampled.token_id
-    if token_id in state.end_ids:
-        _append(state, token_id, sampled)
-        if state.request.sampling.no_stop_trim:
-            state.text.push(token_id)
-        return FinishReason("stop", matched=token_id)
     if state.planned:
         state.planned.popleft()
-        return _push(state, token_id, sampled) or _completed(state)
-    if state.guide is not None:
+    elif state.guide is not None and token_id not in state.end_ids:
         return _follow(state, state.guide.take(token_id), sampled)
     return _push(state, token_id, sampled) or _completed(state)
 
@@ -191,8 +188,17 @@ def _follow(
 
 
 def _push(state: RequestState, token_id: int, sampled: SampledToken | None) -> FinishReason | None:
-    """Adds a token to output and text; the reason of the stop that it completes, if any."""
+    """Adds a token to output and text; the reason of the stop that it is or completes, if any.
+
+    Forced tokens end the output as chosen ones do, and likewise not before `min_new_tokens`.
+    """
+    sampling = state.request.sampling
+    may_end = len(state.output_ids) >= sampling.min_new_tokens
     _append(state, token_id, sampled)
+    if may_end and token_id in state.end_ids:
+        if sampling.no_stop_trim:
+            state.text.push(token_id)
+        return FinishReason("stop", matched=token_id)
     stop = state.text.push(token_id)
     return None if stop is None else FinishReason("stop", matched=stop)
 
@@ -242,17 +248,20 @@ def _sample_row(
 ) -> SampleRow:
     """The request's row, moved on to its next token."""
     row, sampling, guide = state.sample_row, state.request.sampling, state.guide
-    row.position = state.num_tokens
+    if state.planned:
+        # Nothing is chosen, so that no penalty and no bias may matter.
+        mask = _only(state.planned[0], num_mask_words)
+        return replace(
+            row, sampling=_GREEDY, prompt_ids=(), output_ids=(), banned_ids=(), mask=mask
+        )
+    row.position = max(state.num_tokens, state.next_position)
+    state.next_position = row.position + 1
     if sampling.has_penalty:
         row.prompt_ids = state.token_ids[: state.num_prompt]
         row.output_ids = state.token_ids[state.num_prompt : state.num_tokens]
     may_end = len(state.output_ids) >= sampling.min_new_tokens
-    row.banned_ids = () if may_end else tuple(state.end_ids)
-    if state.planned:
-        row.banned_ids = ()
-        row.mask = _only(state.planned[0], num_mask_words)
-    else:
-        row.mask = known_tokens if guide is None else guide.mask()
+    row.banned_ids = tuple(state.never_ids if may_end else state.never_ids | state.end_ids)
+    row.mask = known_tokens if guide is None else guide.mask()
     return row
 
 

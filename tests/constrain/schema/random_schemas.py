@@ -17,17 +17,13 @@ texts = st.text(alphabet='ab"\n', max_size=3)
 scalars = st.one_of(st.none(), st.booleans(), numbers, texts)
 values: st.SearchStrategy[Any] = st.recursive(
     scalars,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(names, inner, max_size=3)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(names, inner, max_size=3)),
     max_leaves=5,
 )
 small_values = st.one_of(scalars, st.lists(scalars, max_size=2))
 
 _counts = st.integers(0, 3)
-_types = st.sampled_from(
-    ["null", "boolean", "integer", "number", "string", "array", "object"]
-)
+_types = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
 
 
 def _maybe(**keywords: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

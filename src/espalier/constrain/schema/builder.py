@@ -5,9 +5,9 @@ Owns recursion: what would nest without end is not regular, unless a bound is gi
 
 from __future__ import annotations
 
-from collections import Counter
+from contextlib import suppress
 
-from espalier.constrain.pattern import NOTHING, Literal, Pattern
+from espalier.constrain.pattern import NOTHING, CharClass, Literal, Pattern
 from espalier.constrain.schema.array_text import ArrayText
 from espalier.constrain.schema.arrays import Arrays
 from espalier.constrain.schema.assertions import Few
@@ -20,6 +20,7 @@ from espalier.constrain.schema.node import KINDS, NEVER, Goal, Node
 from espalier.constrain.schema.number_text import number_pattern
 from espalier.constrain.schema.numbers import Numbers
 from espalier.constrain.schema.object_text import ObjectText
+from espalier.constrain.schema.recursion import recursive_goals
 from espalier.constrain.schema.refusal import NotRegular
 from espalier.constrain.schema.strings import Strings
 from espalier.errors import UserInputError
@@ -53,19 +54,28 @@ _TEXTS = {None: Literal("null"), False: Literal("false"), True: Literal("true")}
 class Builder:
     """Builds the patterns of one schema.
 
-    `max_recursion`: how often a goal may stand inside itself; None: a goal inside itself raises
-    NotRegular. `closes_objects`: see schema_pattern.
+    `max_recursion`: how many goals that stand inside themselves may stand inside each other; None:
+    such a goal raises NotRegular.
     """
 
-    def __init__(self, layout: Layout, closes_objects: bool, max_recursion: int | None) -> None:
+    def __init__(self, layout: Layout, max_recursion: int | None) -> None:
         self.layout = layout
         self.expander = Expander()
         self._arrays = ArrayText(self)
-        self._objects = ObjectText(self, closes_objects)
+        self._objects = ObjectText(self)
         self._max_recursion = max_recursion
-        self._open: Counter[Goal] = Counter()
+        self._recursive: frozenset[Goal] = frozenset()
+        self._level = 0  # goals around that stand inside themselves
+        self._open: set[Goal] = set()
         self._known: dict[object, Pattern] = {}
         self._num_built = 0
+
+    def build(self, goal: Goal) -> Pattern:
+        """JSON texts of the values that satisfy a goal."""
+        if self._max_recursion is not None:
+            tracer = _Tracer(self.layout, self.expander)
+            self._recursive = recursive_goals(goal, tracer.parts_of)
+        return self.pattern(goal, 0)
 
     def pattern(self, goal: Goal, depth: int) -> Pattern:
         """JSON texts, inside `depth` arrays and objects, of the values that satisfy a goal."""
@@ -77,14 +87,17 @@ class Builder:
             if found is None:
                 if len(_LEAVES) >= MAX_LEAVES:
                     _LEAVES.clear()
-                found = _LEAVES[leaf] = self._build(goal, depth)
+                found = _LEAVES[leaf] = self._texts(goal, depth)
             return found
-        key: object = (goal, depth if self.layout.is_pretty else 0)
-        if self._max_recursion is not None:
-            key = (key, frozenset(self._open.items()))
+        is_recursive = goal in self._recursive
+        if is_recursive and self._level == self._max_recursion:
+            return NOTHING
+        key = (goal, depth if self.layout.is_pretty else 0, self._level)
         known = self._known.get(key)
         if known is None:
+            self._level += is_recursive
             known = self._known[key] = self._build(goal, depth)
+            self._level -= is_recursive
         return known
 
     def _build(self, goal: Goal, depth: int) -> Pattern:
@@ -96,23 +109,22 @@ class Builder:
                 f"JSON schema: its values nest more than {MAX_NESTING} arrays and objects; "
                 "fewer are allowed."
             )
-        if self._open[goal]:
-            if self._max_recursion is None:
-                what = "it contains itself" if goal else "it allows any JSON value"
-                raise NotRegular("", path_of(goal), what)
-            if self._open[goal] > self._max_recursion:
-                return NOTHING
-        self._open[goal] += 1
-        try:
-            return either(
-                self._text_of(found, depth, goal)
-                for kind in kinds_of(goal)
-                for found in self.expander.alternatives(goal, kind)
-            )
-        finally:
-            self._open[goal] -= 1
-            if not self._open[goal]:
-                del self._open[goal]
+        if self._max_recursion is not None:
+            return self._texts(goal, depth)
+        if goal in self._open:
+            what = "it contains itself" if goal else "a part of it allows any JSON value"
+            raise NotRegular("", path_of(goal), what)
+        self._open.add(goal)
+        found = self._texts(goal, depth)
+        self._open.discard(goal)
+        return found
+
+    def _texts(self, goal: Goal, depth: int) -> Pattern:
+        return either(
+            self._text_of(found, depth, goal)
+            for kind in kinds_of(goal)
+            for found in self.expander.alternatives(goal, kind)
+        )
 
     def _text_of(self, found: ValueSet, depth: int, goal: Goal) -> Pattern:
         if found.is_empty:
@@ -133,6 +145,34 @@ class Builder:
             if error.path:
                 raise
             raise NotRegular(error.keyword, path_of(goal), error.reason) from None
+
+
+class _Tracer(Builder):
+    """Finds the goals of the values inside those of a goal."""
+
+    def __init__(self, layout: Layout, expander: Expander) -> None:
+        super().__init__(layout, None)
+        self.expander = expander
+        self._parts: dict[Goal, None] = {}
+
+    def parts_of(self, goal: Goal) -> tuple[Goal, ...]:
+        """Goals of elements and properties of the values that satisfy a goal."""
+        self._parts = {}
+        for kind in kinds_of(goal):
+            for found in self.expander.alternatives(goal, kind):
+                # Where stubs are not enough, or no pattern is, building says so.
+                with suppress(NotRegular):
+                    self._text_of(found, 0, goal)
+        return tuple(self._parts)
+
+    def pattern(self, goal: Goal, depth: int) -> Pattern:
+        """Notes the goal; any pattern that has texts does."""
+        if goal != NEVER:
+            self._parts[goal] = None
+        return NOTHING if goal == NEVER else _STUB
+
+
+_STUB = CharClass(((0x78, 0x78),))
 
 
 def kinds_of(goal: Goal) -> tuple[str, ...]:

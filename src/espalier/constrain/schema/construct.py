@@ -13,7 +13,6 @@ from espalier.constrain.pattern import (
     Alternation,
     Both,
     CharClass,
-    CodePoints,
     Concat,
     Literal,
     Pattern,
@@ -79,30 +78,6 @@ def both(left: Pattern, right: Pattern) -> Pattern:
 def without(left: Pattern, right: Pattern) -> Pattern:
     """Texts of `left` that `right` lacks."""
     return left if NOTHING in (left, right) else Without(left, right)
-
-
-def char_class(ranges: Iterable[tuple[int, int]]) -> CharClass:
-    """Characters of ranges in any order, which may overlap."""
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(ranges):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-        else:
-            merged.append((low, high))
-    return CharClass(tuple(merged))
-
-
-def inverted(ranges: CodePoints) -> CodePoints:
-    """All characters outside sorted ranges."""
-    found: list[tuple[int, int]] = []
-    start = 0
-    for low, high in ranges:
-        if low > start:
-            found.append((start, low - 1))
-        start = high + 1
-    if start <= 0x10FFFF:
-        found.append((start, 0x10FFFF))
-    return tuple(found)
 
 
 def has_empty_text(pattern: Pattern) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 from espalier.constrain.schema.node import CheckedSchema, Node
-from espalier.constrain.schema.refusal import refusal
 
 _ENFORCED = frozenset(
     [
@@ -36,39 +35,36 @@ _ENFORCED = frozenset(
         "multipleOf",
     ]
 )
+_SAYS_WHAT = frozenset(("type", "const", "enum", "$ref", "anyOf", "allOf"))
 _FORMATS = frozenset(("uuid", "ipv4", "ipv6", "duration"))
 
 
-def llguidance_can_enforce(checked: CheckedSchema) -> None:
-    """Raises UserInputError, which names keyword and place, where the library may not enforce."""
+def llguidance_enforces(checked: CheckedSchema) -> bool:
+    """The library enforces every keyword of the schema, as far as is known."""
     seen = {checked.root}
     pending = [checked.root]
     while pending:
         node = pending.pop()
-        _check(node)
+        if not _is_enforced(node):
+            return False
         for child in _children(node.keywords):
             if child not in seen:
                 seen.add(child)
                 pending.append(child)
+    return True
 
 
-def _check(node: Node) -> None:
+def _is_enforced(node: Node) -> bool:
     keywords = node.keywords
+    if not node.never and _SAYS_WHAT.isdisjoint(keywords):
+        return False  # any JSON value, or an untyped one: objects in it may have any names
     for keyword, value in keywords.items():
-        if keyword == "format" and value in _FORMATS and _is_string(keywords):
-            continue
-        if keyword not in _ENFORCED:
-            raise refusal(
-                keyword, node.path, "it is not enforced in a schema that is recursive or open"
-            )
-    mentions = "properties" in keywords or "required" in keywords
-    if mentions and not _is_closed(keywords):
-        raise refusal(
-            "properties",
-            node.path,
-            "an object with further properties of any name is not enforced in a schema that is "
-            "recursive or open; set additionalProperties to false",
-        )
+        if keyword not in _ENFORCED and not (
+            keyword == "format" and value in _FORMATS and _is_string(keywords)
+        ):
+            return False
+    is_object = "properties" in keywords or "required" in keywords
+    return not is_object or _is_closed(keywords)
 
 
 def _is_string(keywords: dict[str, Any]) -> bool:

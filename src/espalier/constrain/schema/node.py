@@ -35,6 +35,14 @@ class Node:
         return "".join(f"/{token}" for token in reversed(tokens))
 
     @property
+    def target(self) -> Node:
+        """The schema that it refers to, if that is all it says; else itself."""
+        node = self
+        while len(node.keywords) == 1 and "$ref" in node.keywords:
+            node = node.keywords["$ref"]
+        return node
+
+    @property
     def allows_all(self) -> bool:
         """It says nothing."""
         return not self.keywords and not self.never
@@ -66,14 +74,17 @@ def joined(left: Goal, right: Goal) -> Goal:
     found: dict[Node | Negation, None] = dict.fromkeys(left)
     for part in right:
         if isinstance(part, Node):
-            if part.never:
+            node = part.target
+            if node.never:
                 return NEVER
-            if part.keywords:
-                found[part] = None
-        elif part.node.allows_all:
-            return NEVER
-        elif not part.node.never:
-            found[part] = None
+            if node.keywords:
+                found[node] = None
+        else:
+            denied = part.node.target
+            if denied.allows_all:
+                return NEVER
+            if not denied.never:
+                found[denied.negation] = None
     if NEVER_NODE in found:
         return NEVER
     for part in found:

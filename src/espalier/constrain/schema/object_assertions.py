@@ -46,10 +46,8 @@ def object_sets(node: Node, expander: _Alternatives) -> tuple[Objects, ...]:
         for pattern, child in keywords.get("patternProperties", ())
         if not child.allows_all
     ]
-    says_more = False
     if "additionalProperties" in keywords:
         goal = goal_of(keywords["additionalProperties"])
-        says_more = bool(goal != NEVER)
         if goal:
             every.append((_additional(keywords), goal))
     if "propertyNames" in keywords:
@@ -67,7 +65,6 @@ def object_sets(node: Node, expander: _Alternatives) -> tuple[Objects, ...]:
         (),
         keywords.get("minProperties", 0),
         keywords.get("maxProperties"),
-        says_more or bool(keywords.get("patternProperties")),
     )
     sets = [found]
     for name, names in keywords.get("dependentRequired", {}).items():

@@ -34,9 +34,8 @@ class _Cell:
 class ObjectText:
     """Builds patterns of sets of objects."""
 
-    def __init__(self, values: Values, closes_objects: bool) -> None:
+    def __init__(self, values: Values) -> None:
         self._values = values
-        self._closes_objects = closes_objects
 
     def pattern(self, objects: Objects, depth: int) -> Pattern:
         """JSON texts of the objects. Raises NotRegular, with no place, for what it cannot count."""
@@ -73,8 +72,6 @@ class ObjectText:
 
     def _cells(self, objects: Objects) -> list[_Cell]:
         """The names that may follow the mentioned ones, by what their values must satisfy."""
-        if self._closes_objects and objects.named and not objects.is_open:
-            return []
         mentioned = {name for name, _ in objects.named} | objects.required
         patterns: dict[Texts, None] = {}
         for names, _ in objects.every:
@@ -148,7 +145,6 @@ class ObjectText:
         names, goal = objects.some[0]
         plain = Objects(
             objects.named, objects.every, objects.required, (), objects.low, objects.high,
-            objects.is_open,
         )  # fmt: skip
         options = []
         mentioned = {name for name, _ in objects.named} | objects.required | names.but_names
@@ -163,8 +159,6 @@ class ObjectText:
         """Objects whose last property has a further name among some and satisfies a goal."""
         if objects.high is not None or objects.low > len(objects.required) + 1:
             raise NotRegular("not", "", "it counts properties beside a condition on any of them")
-        if self._closes_objects and objects.named and not objects.is_open:
-            return NOTHING
         layout = self._values.layout
         separator = Literal(layout.separator(depth))
         slots = self._named_slots(objects, depth)

@@ -36,7 +36,6 @@ class Objects:
         required: names that must be there.
         some: at least one property has a name among some and a value that satisfies a goal.
         low, high: bounds of the number of properties; `high` None for none.
-        is_open: some part says which further properties there may be.
     """
 
     named: tuple[tuple[str, Goal], ...] = ()
@@ -45,7 +44,6 @@ class Objects:
     some: tuple[tuple[Names, Goal], ...] = ()
     low: int = 0
     high: int | None = None
-    is_open: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -80,7 +78,6 @@ class Objects:
             tuple(dict.fromkeys(self.some + other.some)),
             max(self.low, other.low),
             min(highs, default=None),
-            self.is_open or other.is_open,
         )
 
 
