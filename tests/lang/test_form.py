@@ -48,6 +48,8 @@ def run(*parts: Any, backend: ScriptedBackend, **options: Any) -> ProgramState:
         ({"lark": 'start: "a"'}, ConstraintKind.LARK, 'start: "a"'),
         ({"json_schema": "{}"}, ConstraintKind.JSON_SCHEMA, "{}"),
         ({"dtype": float}, ConstraintKind.DTYPE, "float"),
+        ({"tool_calls": {"style": "hermes"}}, ConstraintKind.TOOL_CALLS, '{"style": "hermes"}'),
+        ({"tool_calls": "{}"}, ConstraintKind.TOOL_CALLS, "{}"),
     ],
 )
 def test_a_form_reaches_the_backend_as_it_was_given(
