@@ -92,7 +92,8 @@ def _counts(expected: dict[str, Any], files: list[str]) -> str:
 
 def format_table() -> str:
     """Markdown: formats that are enforced."""
-    exact, some = [], []
+    exact: list[str] = []
+    some: list[str] = []
     for name in sorted(FORMATS):
         (some if format_outer_texts(name) is None else exact).append(f"`{name}`")
     return (
