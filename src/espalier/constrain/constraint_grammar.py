@@ -20,8 +20,9 @@ from espalier.constrain.schema import (
     llguidance_enforces,
     schema_pattern,
 )
+from espalier.constrain.tool_calls import tool_calls_grammar
 from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
-from espalier.errors import CapacityError, UnsupportedError, UserInputError, shown
+from espalier.errors import CapacityError, UserInputError, shown
 
 
 def constraint_grammar(
@@ -41,7 +42,8 @@ def constraint_grammar(
         return ebnf_grammar(text, tokenizer, vocab_size)
     if kind is ConstraintKind.LARK:
         return lark_grammar(text, tokenizer, vocab_size)
-    raise UnsupportedError(f"constraints of kind {kind.value!r} are not supported yet.")
+    assert kind is ConstraintKind.TOOL_CALLS
+    return tool_calls_grammar(text, tokenizer, vocab_size)
 
 
 def schema_grammar(
