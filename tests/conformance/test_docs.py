@@ -25,7 +25,8 @@ def test_generated_parts_are_current(update_expected: bool) -> None:
         marker = f"<!-- {name} -->"
         pattern = re.compile(f"{marker}\n.*?{marker}", re.DOTALL)
         assert len(pattern.findall(current)) == 1, marker
-        before, after = pattern.split(current)
+        before, old, after = current.partition(pattern.findall(current)[0])
+        assert old
         current = f"{before}{marker}\n{part}\n{marker}{after}"
     if update_expected:
         DOCS.write_text(current, "utf-8")

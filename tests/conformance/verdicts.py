@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from espalier.constrain.automaton import AutomatonGrammar
 from espalier.constrain.constraint_grammar import constraint_grammar
 from espalier.constrain.matcher import Grammar
 from espalier.constrain.schema import MAX_RECURSION, NotRegular, check_schema, schema_pattern
-from espalier.constraint import Constraint, ConstraintKind
+from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
 from espalier.errors import UserInputError
 
 # Every byte, and tokens that cross the parts of JSON.
@@ -46,14 +47,22 @@ class Verdict:
 def judged(case: Case) -> Verdict:
     """Compiles a case's schema and tries its instances."""
     try:
-        form = Constraint(ConstraintKind.JSON_SCHEMA, case.schema)
-        grammar = constraint_grammar(form, _TOKENIZER, len(_PIECES))
+        grammar = byte_grammar(case.schema)
     except UserInputError as error:
         return Verdict(_refused_keyword(str(error)))
     verdict = Verdict(_handling(case, grammar))
     for instance in case.instances:
         _try(instance, case, grammar, verdict)
     return verdict
+
+
+def byte_grammar(
+    schema: str | dict[str, Any], whitespace: JsonWhitespace = JsonWhitespace.COMPACT
+) -> Grammar:
+    """The grammar of a schema, as the engine compiles it, over bytes and a few longer tokens."""
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    form = Constraint(ConstraintKind.JSON_SCHEMA, text, whitespace)
+    return constraint_grammar(form, _TOKENIZER, len(_PIECES))
 
 
 def accepts(grammar: Grammar, text: str) -> bool:
