@@ -7,6 +7,9 @@ Every mode runs the same prompts, alternately; the prefix cache is emptied befor
 generates as many tokens after each prompt as the constrained output has. Figures are output tokens
 per second, medians over the rounds, greedy. "masks" leaves tokens as they were chosen and forces
 none, as other engines do. The log-likelihood of the outputs is that of their tokens, by the model.
+
+With --peers other programs are measured instead, and Espalier beside them: whole outputs a second
+(bench/constrain/peer_rounds.py). "vllm:guidance" is vLLM with that backend for its forms.
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from bench.constrain.peer_comparison import compare_peers
 from bench.constrain.workloads import KINDS, Work, works
 from bench.engine.options import positive, positives
+from bench.peers.catalog import default_folder
 from bench.report import print_report
 
 from espalier.runtime import Engine
@@ -138,9 +143,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--cached", action="store_true", help="prompts are cached before")
+    parser.add_argument("--peers", help="peer or peer:backend, separated by commas")
+    parser.add_argument("--peers-dir", type=Path, default=default_folder())
     parser.add_argument("--threads", type=positive)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
+    if options.peers is not None:
+        print_report(compare_peers(options), options.json)
+        return
     engines = {
         name: Engine(options.model, num_threads=options.threads, **settings)
         for name, settings in MODES.items()

@@ -10,8 +10,6 @@ text, which is not judged. It is canonical where the tokenizer gives its tokens 
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,26 +18,15 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-import jsonschema
 from bench.constrain.json_decoding import is_canonical
-from bench.constrain.workloads import Work, works
+from bench.constrain.judgement import is_valid
+from bench.constrain.workloads import works
 from bench.engine.options import positive
 from bench.report import print_report
 
 from espalier.runtime import Engine
 
 KINDS = ("character", "schemas", "schemas", "city")
-
-
-def is_valid(work: Work, text: str) -> bool:
-    """Whether a whole output has its form, by others' judgement."""
-    if "regex" in work.form:
-        return re.fullmatch(work.form["regex"], text) is not None
-    schema = work.form["json_schema"]
-    checker = jsonschema.Draft202012Validator(
-        schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
-    )
-    return bool(checker.is_valid(json.loads(text)))
 
 
 def main() -> None:

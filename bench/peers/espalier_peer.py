@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.peers.protocol import RefusedError, Setup, serve
+from bench.peers.protocol import Form, RefusedError, Setup, notation, serve
 
 
 class EspalierPeer:
@@ -26,10 +26,15 @@ class EspalierPeer:
         info = self._engine.get_server_info()
         return {"version": str(info.get("version", espalier.__version__))}
 
-    def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
+    def generate(
+        self, prompts: list[list[int]], num_tokens: int, forms: list[Form] | None = None
+    ) -> list[list[int]]:
         if not self._keeps_cache:
             self._engine.flush_cache()
-        sampling = {"temperature": 0.0, "max_new_tokens": num_tokens, "ignore_eos": True}
+        greedy = {"temperature": 0.0, "max_new_tokens": num_tokens}
+        sampling: dict[str, Any] | list[dict[str, Any]] = {**greedy, "ignore_eos": True}
+        if forms is not None:
+            sampling = [greedy | dict([notation(form, "regex", "json_schema")]) for form in forms]
         answers = self._engine.generate(input_ids=prompts, sampling_params=sampling)
         return [answer["output_ids"] for answer in answers]
 

@@ -8,15 +8,19 @@ prompts begin alike, that part is computed once and its cells are shared (`llama
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
-from bench.peers.protocol import Setup, serve
+from bench.peers.llamacpp_grammar import GrammarChoice, grammar_text
+from bench.peers.protocol import Form, Setup, serve
 from numpy.typing import NDArray
 
 _BATCH_TOKENS = 2048  # of one llama_decode, the library's default
 _MAX_SEQUENCES = 256  # of one context, the library's limit
+
+_Pending = tuple[int, int, list[int]]  # sequence, first position, tokens
 
 
 def common_length(first: list[int], second: list[int]) -> int:
@@ -38,7 +42,8 @@ class LlamaCppPeer:
         )
         if not self._model:
             raise RuntimeError(f"llama.cpp cannot load {setup.model}")
-        self._vocab_size = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self._model))
+        self._vocab = api.llama_model_get_vocab(self._model)
+        self._vocab_size = api.llama_vocab_n_tokens(self._vocab)
         options = api.llama_context_default_params()
         options.n_seq_max = min(setup.max_rows, _MAX_SEQUENCES)
         options.kv_unified = is_unified = setup.option("kv_unified", setup.shares_prefix)
@@ -64,7 +69,21 @@ class LlamaCppPeer:
             "system": system,
         }
 
-    def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
+    def generate(
+        self, prompts: list[list[int]], num_tokens: int, forms: list[Form] | None = None
+    ) -> list[list[int]]:
+        texts = [grammar_text(form) for form in forms or []]
+        choices: list[GrammarChoice] = []
+        try:
+            # Each is there to be closed as soon as it is made.
+            choices.extend(GrammarChoice(self._api, self._vocab, text) for text in texts)
+            return self._continue(self._begin(prompts), num_tokens, choices)
+        finally:
+            for choice in choices:
+                choice.close()
+
+    def _begin(self, prompts: list[list[int]]) -> list[_Pending]:
+        """Keeps what the memory has of the prompts; what is left to compute, by sequence."""
         if not self._setup.prefix_cache:
             self._clear()
         # Cells of rows that this call does not have would slow it down.
@@ -79,16 +98,27 @@ class LlamaCppPeer:
             keep = self._cut(row, keep)
             pending.append((row, keep, prompt[keep:]))
             self._cached[row] = list(prompt)
-        tokens = self._prefill(pending)
-        outputs = [[token] for token in tokens]
-        for _ in range(num_tokens - 1):
-            positions = [len(cached) for cached in self._cached]
-            rows = [(row, positions[row], [token]) for row, token in enumerate(tokens)]
-            for row, token in enumerate(tokens):
+        return pending
+
+    def _continue(
+        self, pending: list[_Pending], num_tokens: int, choices: list[GrammarChoice]
+    ) -> list[list[int]]:
+        """Decodes all sequences that have not ended, a token each at a time."""
+        outputs: list[list[int]] = [[] for _ in pending]
+        while pending:
+            tokens = self._prefill(pending, choices)
+            rows = [row for row, _, _ in pending]
+            pending = []
+            for row, token in zip(rows, tokens, strict=True):
+                outputs[row].append(token)
+                if len(outputs[row]) == num_tokens:
+                    continue
+                if choices:
+                    if self._api.llama_vocab_is_eog(self._vocab, token):
+                        continue
+                    choices[row].accept(token)
+                pending.append((row, len(self._cached[row]), [token]))
                 self._cached[row].append(token)
-            tokens = self._prefill(rows)
-            for output, token in zip(outputs, tokens, strict=True):
-                output.append(token)
         return outputs
 
     def logits(self, token_ids: list[int]) -> NDArray[np.float32]:
@@ -136,8 +166,8 @@ class LlamaCppPeer:
         self._cached[row] = self._cached[row][:keep]
         return keep
 
-    def _prefill(self, pending: list[tuple[int, int, list[int]]]) -> list[int]:
-        """Computes (sequence, first position, tokens); the best next token of each sequence."""
+    def _prefill(self, pending: list[_Pending], choices: Sequence[GrammarChoice] = ()) -> list[int]:
+        """Computes these tokens; the best next token of each sequence, by its choice if any."""
         best: list[int] = []
         entries: list[tuple[int, int, int, bool]] = []
         for row, first, tokens in pending:
@@ -145,7 +175,12 @@ class LlamaCppPeer:
                 entries.append((row, first + index, token, index == len(tokens) - 1))
         for start in range(0, len(entries), _BATCH_TOKENS):
             logits = self._decode(entries[start : start + _BATCH_TOKENS])
-            best += logits.argmax(axis=1).tolist() if len(logits) else []
+            if choices:
+                rows = [pending[len(best) + index][0] for index in range(len(logits))]
+                pairs = zip(rows, logits, strict=True)
+                best += [choices[row].choose(values) for row, values in pairs]
+            elif len(logits):
+                best += logits.argmax(axis=1).tolist()
         return best
 
     def _decode(self, entries: list[tuple[int, int, int, bool]]) -> NDArray[np.float32]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from bench.peers.protocol import RefusedError, Setup, serve
+from bench.peers.protocol import Form, RefusedError, Setup, notation, serve
 
 
 class OpenVinoPeer:
@@ -24,16 +25,28 @@ class OpenVinoPeer:
         )
         return {"version": openvino_genai.__version__.split("-")[0], "weights": "as stored"}
 
-    def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
+    def generate(
+        self, prompts: list[list[int]], num_tokens: int, forms: list[Form] | None = None
+    ) -> list[list[int]]:
         import numpy as np
 
+        of_rows = forms if forms is not None else [None] * len(prompts)
+        configs = [self._config(num_tokens, form) for form in of_rows]
+        inputs = [self._tensor(np.array([prompt], dtype=np.int64)) for prompt in prompts]
+        answers = self._pipeline.generate(inputs, configs)
+        return [list(map(int, answer.m_generation_ids[0])) for answer in answers]
+
+    def _config(self, num_tokens: int, form: Form | None) -> Any:
         config = self._library.GenerationConfig()
         config.max_new_tokens = num_tokens
-        config.ignore_eos = True
         config.do_sample = False
-        inputs = [self._tensor(np.array([prompt], dtype=np.int64)) for prompt in prompts]
-        answers = self._pipeline.generate(inputs, [config] * len(prompts))
-        return [list(map(int, answer.m_generation_ids[0])) for answer in answers]
+        config.ignore_eos = form is None
+        if form is not None:
+            name, value = notation(form, "regex", "json_schema")
+            text = value if isinstance(value, str) else json.dumps(value)
+            held = self._library.StructuredOutputConfig(**{name: text})
+            config.structured_output_config = held
+        return config
 
     def logits(self, token_ids: list[int]) -> Any:
         raise RefusedError("OpenVINO GenAI gives no logits")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.peers.protocol import Setup, setup_request
+from bench.peers.protocol import Form, Setup, setup_request
 from numpy.typing import NDArray
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -68,9 +68,16 @@ class PeerProcess:
         self.facts = answer["facts"]
         return float(answer["seconds"])
 
-    def generate(self, prompts: list[list[int]], num_tokens: int) -> tuple[list[list[int]], float]:
-        """Greedy continuations, and the wall time of the call inside the adapter in seconds."""
+    def generate(
+        self, prompts: list[list[int]], num_tokens: int, forms: list[Form] | None = None
+    ) -> tuple[list[list[int]], float]:
+        """Greedy continuations, and the wall time of the call inside the adapter in seconds.
+
+        Raises PeerRefusedError where the peer cannot hold one of the forms; it lives on.
+        """
         request = {"op": "generate", "prompts": prompts, "num_tokens": num_tokens}
+        if forms is not None:
+            request["forms"] = forms
         answer = self._ask(request, _CALL_TIMEOUT_S)
         return answer["outputs"], float(answer["seconds"])
 

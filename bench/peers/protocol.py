@@ -5,6 +5,7 @@ nothing of Espalier. `serve` is the adapter's side; bench/peers/process.py is th
 
     {"op": "start", "setup": {...}}                        -> {"facts": {...}, "seconds": 1.2}
     {"op": "generate", "prompts": [[1, 2]], "num_tokens": 5} -> {"outputs": [[...]], "seconds": 0.1}
+    {..., "num_tokens": 5, "forms": [{"regex": "a+"}, ...]}  -> the same, of any length
     {"op": "logits", "token_ids": [1, 2], "path": "x.npy"}   -> {"seconds": 0.1}
     {"op": "stop"}                                           -> {}
 A request that fails is answered by {"error": "...", "is_refused": true or false}.
@@ -23,6 +24,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 _PR_SET_PDEATHSIG = 1
+
+# What an output must be: one language in each notation that the bench has for it, by the names
+# "regex" (Python's dialect), "json_schema" (a dict) and "gbnf" (a grammar of llama.cpp).
+Form = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,14 @@ class RefusedError(Exception):
     """What this peer cannot do; the message says why."""
 
 
+def notation(form: Form, *known: str) -> tuple[str, Any]:
+    """The first notation that a peer knows, and the form in it; raises RefusedError for none."""
+    for name in known:
+        if name in form:
+            return name, form[name]
+    raise RefusedError(f"takes {' or '.join(known)}, and the form is given as {', '.join(form)}")
+
+
 class Adapter(Protocol):
     """What a peer implements."""
 
@@ -65,8 +78,15 @@ class Adapter(Protocol):
         """Loads the model; returns facts for the report, at least "version"."""
         ...
 
-    def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
-        """Greedy continuations of exactly `num_tokens` tokens, all prompts at once."""
+    def generate(
+        self, prompts: list[list[int]], num_tokens: int, forms: list[Form] | None = None
+    ) -> list[list[int]]:
+        """Greedy continuations of exactly `num_tokens` tokens, all prompts at once.
+
+        Where forms are given, one a prompt, each output has its form and ends with it, after at
+        most `num_tokens` tokens; a token that ends the text may stand last. Raises RefusedError
+        for forms that the peer cannot hold.
+        """
         ...
 
     def logits(self, token_ids: list[int]) -> Any:
@@ -115,11 +135,13 @@ def _start(adapter: Adapter, request: dict[str, Any]) -> dict[str, Any]:
 
 def _generate(adapter: Adapter, request: dict[str, Any]) -> dict[str, Any]:
     prompts, num_tokens = request["prompts"], request["num_tokens"]
+    forms: list[Form] | None = request.get("forms")
     start = time.perf_counter()
-    outputs = adapter.generate(prompts, num_tokens)
+    outputs = adapter.generate(prompts, num_tokens, forms)
     seconds = time.perf_counter() - start
     lengths = {len(output) for output in outputs}
-    if len(outputs) != len(prompts) or lengths != {num_tokens}:
+    is_right = lengths == {num_tokens} if forms is None else max(lengths, default=0) <= num_tokens
+    if len(outputs) != len(prompts) or not is_right:
         raise RuntimeError(
             f"{len(outputs)} outputs of {sorted(lengths)} tokens came back for {len(prompts)} "
             f"prompts and {num_tokens} tokens"

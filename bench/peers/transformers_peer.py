@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.peers.protocol import RefusedError, Setup, serve
+from bench.peers.protocol import Form, RefusedError, Setup, serve
 
 
 class TransformersPeer:
@@ -24,7 +24,11 @@ class TransformersPeer:
         self._model.generation_config.eos_token_id = None
         return {"version": transformers.__version__, "weights": "bf16", "caches_prefix": False}
 
-    def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
+    def generate(
+        self, prompts: list[list[int]], num_tokens: int, forms: list[Form] | None = None
+    ) -> list[list[int]]:
+        if forms is not None:
+            raise RefusedError("transformers holds no forms by itself")
         ids = self._torch.tensor(prompts)
         with self._torch.inference_mode():
             whole = self._model.generate(

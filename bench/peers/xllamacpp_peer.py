@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from bench.peers.protocol import RefusedError, Setup, serve
+from bench.peers.protocol import Form, RefusedError, Setup, notation, serve
 
 _CELL_STEP = 256  # the library rounds the cells of a slot to it
 
@@ -21,7 +22,10 @@ def context_cells(setup: Setup) -> int:
 
 
 class XllamaCppPeer:
-    """One Server with the package's prebuilt library; prompts of a call are one request."""
+    """One Server with the package's prebuilt library.
+
+    Prompts of a call are one request, but with forms, which are of a request, one request each.
+    """
 
     def start(self, setup: Setup) -> dict[str, Any]:
         import xllamacpp
@@ -45,16 +49,38 @@ class XllamaCppPeer:
         version = getattr(xllamacpp, "__version__", None) or str(xllamacpp.BUILD_INFO)
         return {"version": version, "system": str(xllamacpp.get_system_info())}
 
-    def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
+    def generate(
+        self, prompts: list[list[int]], num_tokens: int, forms: list[Form] | None = None
+    ) -> list[list[int]]:
+        if forms is None:
+            settings = {"ignore_eos": True}
+            return self._complete(prompts if len(prompts) > 1 else prompts[0], num_tokens, settings)
+        held = [self._held(form) for form in forms]
+        with ThreadPoolExecutor(len(prompts)) as pool:
+            calls = [
+                pool.submit(self._complete, prompt, num_tokens, settings)
+                for prompt, settings in zip(prompts, held, strict=True)
+            ]
+            return [call.result()[0] for call in calls]
+
+    @staticmethod
+    def _held(form: Form) -> dict[str, Any]:
+        name, value = notation(form, "gbnf", "json_schema")
+        return {"grammar" if name == "gbnf" else name: value}
+
+    def _complete(
+        self, prompt: list[Any], num_tokens: int, settings: dict[str, Any]
+    ) -> list[list[int]]:
+        """One request, for one prompt or several."""
         request = {
-            "prompt": prompts if len(prompts) > 1 else prompts[0],
+            "prompt": prompt,
             "n_predict": num_tokens,
             "temperature": 0.0,
             "samplers": ["temperature"],
-            "ignore_eos": True,
             "cache_prompt": self._keeps_cache,
             "return_tokens": True,
             "stream": False,
+            **settings,
         }
         sent = urllib.request.Request(
             f"{self._server.listening_address}/completion",

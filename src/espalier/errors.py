@@ -29,7 +29,10 @@ _SHOWN_LENGTH = 200
 
 def shown(value: object) -> str:
     """A value as a message quotes it: its repr, cut where it is long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # nested too deeply, say: the message is about something else
+        text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
 
 

@@ -7,11 +7,13 @@ many, too few or in the wrong place shows in what is decoded.
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 VOCAB = 97
+END = 0  # the token that ends a text
 
 
 def next_token(tokens: list[int]) -> int:
@@ -27,6 +29,31 @@ def continuation(prompt: list[int], num_tokens: int) -> list[int]:
     return tokens[len(prompt) :]
 
 
+class TokenData(ctypes.Structure):
+    """llama_token_data."""
+
+    _fields_ = (("id", ctypes.c_int32), ("logit", ctypes.c_float), ("p", ctypes.c_float))
+
+
+class TokenDataArray(ctypes.Structure):
+    """llama_token_data_array."""
+
+    _fields_ = (
+        ("data", ctypes.POINTER(TokenData)),
+        ("size", ctypes.c_size_t),
+        ("selected", ctypes.c_int64),
+        ("sorted", ctypes.c_bool),
+    )
+
+
+@dataclass
+class Grammar:
+    """Numbers that may follow each other, separated by blanks; after the last the text ends."""
+
+    allowed: list[int]
+    place: int = 0
+
+
 @dataclass
 class Cell:
     """A token at a position, of one or more sequences."""
@@ -40,8 +67,12 @@ class FakeLlama:
     """The functions of the package that the adapter calls."""
 
     __version__ = "0"
+    llama_token_data = TokenData
+    llama_token_data_array = TokenDataArray
 
     def __init__(self) -> None:
+        self.num_grammars = 0
+        self.sizes: list[int] = []  # of the candidates that grammars were asked about
         self.cells: list[Cell] = []
         self.most_cells = 0
         self._logits: Any = None
@@ -101,6 +132,30 @@ class FakeLlama:
 
     def llama_get_logits(self, _: Any) -> Any:
         return self._logits
+
+    def llama_sampler_init_grammar(self, _: Any, text: bytes, root: bytes) -> Grammar | None:
+        if root != b"root" or not re.fullmatch(rb"[0-9]+( [0-9]+)*", text):
+            return None
+        self.num_grammars += 1
+        return Grammar([int(part) for part in text.split()])
+
+    def llama_sampler_apply(self, grammar: Grammar, array: Any) -> None:
+        candidates = array._obj
+        self.sizes.append(candidates.size)
+        rest = [*grammar.allowed, END][grammar.place]
+        for index in range(candidates.size):
+            if candidates.data[index].id != rest:
+                candidates.data[index].logit = float("-inf")
+
+    def llama_sampler_accept(self, grammar: Grammar, token: int) -> None:
+        assert token == grammar.allowed[grammar.place]
+        grammar.place += 1
+
+    def llama_sampler_free(self, _: Grammar) -> None:
+        self.num_grammars -= 1
+
+    def llama_vocab_is_eog(self, _: Any, token: int) -> bool:
+        return token == END
 
     def _tokens(self, row: int) -> list[int]:
         own = sorted(

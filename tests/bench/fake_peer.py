@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
-from bench.peers.protocol import RefusedError, Setup, serve
+from bench.peers.protocol import Form, RefusedError, Setup, notation, serve
 
 
 class FakePeer:
@@ -19,12 +19,17 @@ class FakePeer:
         print("a library greets on standard output")
         return {"version": "1", "threads": setup.num_threads}
 
-    def generate(self, prompts: list[list[int]], num_tokens: int) -> list[list[int]]:
+    def generate(
+        self, prompts: list[list[int]], num_tokens: int, forms: list[Form] | None = None
+    ) -> list[list[int]]:
         if self._mood == "fails":
             raise ValueError("out of tokens")
         if self._mood == "dies":
             print("last words", flush=True)
             os._exit(7)
+        if forms is not None:
+            lengths = [int(notation(form, "regex")[1]) for form in forms]
+            return [[1] * length for length in lengths]
         short = 1 if self._mood == "short" else 0
         return [
             [prompt[-1] + step for step in range(1, num_tokens + 1 - short)] for prompt in prompts

@@ -32,6 +32,18 @@ def test_peer_answers_frozen_in_between_or_not(tmp_path: Path) -> None:
         peer.freeze()  # closing wakes it
 
 
+def test_forms_travel_and_their_outputs_have_any_length(tmp_path: Path) -> None:
+    with launch(tmp_path) as peer:
+        peer.start(Setup("works"))
+        outputs, _ = peer.generate([[1], [2]], 3, [{"regex": "3"}, {"gbnf": "x", "regex": "1"}])
+        assert outputs == [[1, 1, 1], [1]]
+        with pytest.raises(PeerError, match=r"outputs of \[1, 4\] tokens came back"):
+            peer.generate([[1], [2]], 3, [{"regex": "4"}, {"regex": "1"}])
+        with pytest.raises(PeerRefusedError, match="takes regex, and the form is given as gbnf"):
+            peer.generate([[1]], 3, [{"gbnf": "x"}])
+        assert peer.generate([[1]], 1)[0] == [[2]]
+
+
 def test_refusal_says_why(tmp_path: Path) -> None:
     with launch(tmp_path) as peer, pytest.raises(PeerRefusedError, match="no such model here"):
         peer.start(Setup("refuses"))

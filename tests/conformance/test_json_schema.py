@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.json_suite import DRAFTS, cases
-from tests.conformance.verdicts import Verdict, judged
+from tests.conformance.verdicts import HANDLINGS, NO_VALUE, Verdict, judged
 
 EXPECTED = Path(__file__).parent / "expected"
 
@@ -36,16 +36,15 @@ def test_suite(draft: str, shared_data: Path, update_expected: bool) -> None:
 
 def _summary(verdicts: list[tuple[str, str, Verdict]]) -> dict[str, Any]:
     handlings = Counter(
-        found.handling if found.handling in ("pattern", "bounded", "no value") else "refused"
-        for _, _, found in verdicts
+        found.handling if found.handling in HANDLINGS else "refused" for _, _, found in verdicts
     )
     files: dict[str, Any] = {}
     for file, name, found in verdicts:
         entry = files.setdefault(file, {})
-        if found.handling not in ("pattern", "bounded"):
+        if found.handling in HANDLINGS and found.handling != NO_VALUE:
+            entry[found.handling] = entry.get(found.handling, 0) + 1
+        else:
             entry.setdefault("refused", {})[name] = found.handling
-        if found.handling == "bounded":
-            entry["num_bounded"] = entry.get("num_bounded", 0) + 1
         for instance, reason in found.false_rejects.items():
             entry.setdefault("rejects", {}).setdefault(reason, []).append(f"{name}: {instance}")
     return {"num_schemas": len(verdicts), "handlings": dict(sorted(handlings.items())),

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.fakes import EOS_ID
 from tests.engine.piece_tokenizer import CHARACTERS, PIECES, PieceTokenizer
 
-from espalier.constrain.canonical import Canonicaliser
+from espalier.constrain.canonical import Canonicaliser, Extensions
 from espalier.loaders.model import load_model
 from espalier.tokenizer.tokenizer import Tokenizer
 
@@ -78,6 +79,80 @@ def test_a_token_that_later_text_would_change_is_left_open() -> None:
     assert extension == (0, [PIECES.index("cd")])
     extension = CANONICALISER.extend([], b"cda", lambda _: frozenset(b"e"))
     assert extension == (0, [PIECES.index("cd"), PIECES.index("a")])
+
+
+class CountingTokenizer(PieceTokenizer):
+    """Counts the characters that it tokenises."""
+
+    num_characters = 0
+
+    def encode(self, text: str, *, at_start: bool = True) -> list[int]:
+        self.num_characters += len(text)
+        return super().encode(text, at_start=at_start)
+
+
+def test_healing_reads_the_end_of_the_text_alone() -> None:
+    tokenizer = CountingTokenizer()
+    canonicaliser = Canonicaliser(tokenizer)
+    counts = []
+    token_ids: list[int] = []
+    for _ in range(2):
+        tokenizer.num_characters = 0
+        for index in range(500):
+            token_ids.append(PIECES.index("eabcd"[index % 5]))
+            healed = canonicaliser.heal(token_ids)
+            if healed is not None:
+                token_ids[healed.num_kept :] = healed.token_ids
+        counts.append(tokenizer.num_characters)
+    assert token_ids == TOKENIZER.encode("eabcd" * 200)
+    assert counts[1] <= counts[0] + 40
+
+
+def test_forced_text_is_read_a_few_times_only_however_many_tokens_may_follow() -> None:
+    tokenizer = CountingTokenizer()
+    canonicaliser = Canonicaliser(tokenizer)
+    text = "abcd" * 100
+    extension = canonicaliser.extend([], text.encode(), lambda _: frozenset(CHARACTERS.encode()))
+    assert extension is not None
+    assert extension.token_ids == TOKENIZER.encode(text)[: len(extension.token_ids)]
+    assert tokenizer.num_characters < 2 * len(text)
+
+
+class NoControlTokenizer(PieceTokenizer):
+    """One whose end of text is spelled by a text and is no control token."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return b"de}" if token_id == EOS_ID else super().token_bytes(token_id)
+
+    def is_control(self, token_id: int) -> bool:
+        return False
+
+    def encode(self, text: str, *, at_start: bool = True) -> list[int]:
+        first, found, rest = text.partition("de}")
+        ids = super().encode(first)
+        return [*ids, EOS_ID, *self.encode(rest)] if found else ids
+
+
+def test_text_that_spells_an_end_of_text_is_left_as_it_was_chosen() -> None:
+    canonicaliser = Canonicaliser(NoControlTokenizer())
+    token_ids = [PIECES.index("de"), PIECES.index("}")]
+    assert canonicaliser.heal(token_ids) is None
+    assert canonicaliser.extend([], b"abde}", lambda _: frozenset()) is None
+
+
+def test_extensions_are_bounded_in_tokens() -> None:
+    known = Extensions(max_entries=3, max_tokens=10)
+    known.put("a", (0, [1] * 6))
+    known.put("b", (0, [1] * 4))
+    known.put("a", (0, [2] * 6))
+    assert known.get("b") is not None
+    known.put("c", (0, [1] * 3))
+    assert known.get("a") is None
+    assert known.get("b") is not None
+    known.put("d", (0, []))
+    known.put("e", (0, []))
+    assert known.get("b") is not None
+    assert known.get("c") is None
 
 
 def test_real_tokens_are_healed_after_every_token(real: Tokenizer) -> None:

@@ -151,6 +151,8 @@ def test_rollback_restores_the_state_before() -> None:
     assert not matcher.must_stop
     matcher.rollback(2)
     assert allowed(matcher) == masks[0]
+    with pytest.raises(UserInputError, match="1 tokens cannot be taken back; 0 were"):
+        matcher.rollback(1)
     matcher.accept(6)
     assert allowed(matcher) == masks[2]
 
@@ -244,42 +246,14 @@ def test_a_matcher_outlives_its_tokenizer() -> None:
 
 
 def test_what_other_texts_found_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Matchers are used again, and the library's limits count all that a matcher ever found."""
+    """All matchers find states of one lexer, and the library's limit counts them together."""
     monkeypatch.setitem(llguidance_grammar._LIMITS, "max_lexer_states", 2_000)
     grammar = regex_grammar("(a|b)*a(a|b){40}", TINY)
     rng = np.random.default_rng(0)
     for _ in range(8):
         matcher = grammar.matcher()
-        for _ in range(500):
+        for _ in range(150):
             assert {1, 2} <= allowed(matcher)
             matcher.accept(int(rng.integers(1, 3)))
-        matcher.rollback(250)
+        matcher.rollback(100)
         matcher.accept(1)
-        del matcher
-
-
-def test_a_matcher_that_is_used_again_answers_as_a_new_one() -> None:
-    grammar = regex_grammar("(ab)+1?", TINY)
-    masks: list[list[set[int]]] = []
-    for _ in range(3):
-        matcher = grammar.matcher()
-        masks.append([allowed(matcher)])
-        for token_id in (4, 4, 3):
-            assert matcher.forced_bytes() == (b"ab" if len(masks[-1]) == 1 else b"")
-            matcher.accept(token_id)
-            masks[-1].append(allowed(matcher))
-        matcher.accept(16)
-        del matcher
-    assert masks[0] == masks[1] == masks[2]
-
-
-def test_a_matcher_that_failed_is_not_used_again() -> None:
-    grammar = regex_grammar("a(c|b)", TinyTokenizer([b"<end>", b"a", b"b"], {0}, {0}))
-    stuck = regex_grammar("ac", TinyTokenizer([b"<end>", b"a"], {0}, {0}))
-    for _ in range(2):
-        matcher = stuck.matcher()
-        matcher.accept(1)
-        with pytest.raises(UserInputError, match="cannot go on"):
-            matcher.mask()
-        del matcher
-    assert allowed(grammar.matcher()) == {1}

@@ -361,3 +361,12 @@ def test_cancelled_and_failed_steps_leave_the_others_as_they_are(
             error = failure(events, one.request_id).error
             assert isinstance(error, (BackendError, RequestCancelledError, SamplingError))
     assert core.stats().slots_locked == 0
+
+
+def test_cached_tokens_are_tokens_of_the_prompt_also_where_forced_ones_are_cached() -> None:
+    core = make_core()
+    for name in ("first", "second"):
+        core.add_request(constrained(name, [1, 2], r"abcdabcd[ab]{3}ee\}"))
+        found = output(run_to_end(core), name)
+    assert found.cached_tokens == found.prompt_tokens == 2
+    assert core.stats().totals.cached_tokens == 2

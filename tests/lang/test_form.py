@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from espalier.backends.scripted import ScriptedBackend
 from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
@@ -48,6 +48,8 @@ def run(*parts: Any, backend: ScriptedBackend, **options: Any) -> ProgramState:
         ({"lark": 'start: "a"'}, ConstraintKind.LARK, 'start: "a"'),
         ({"json_schema": "{}"}, ConstraintKind.JSON_SCHEMA, "{}"),
         ({"dtype": float}, ConstraintKind.DTYPE, "float"),
+        ({"tool_calls": {"style": "hermes"}}, ConstraintKind.TOOL_CALLS, '{"style": "hermes"}'),
+        ({"tool_calls": "{}"}, ConstraintKind.TOOL_CALLS, "{}"),
     ],
 )
 def test_a_form_reaches_the_backend_as_it_was_given(
@@ -151,3 +153,38 @@ def test_an_exact_regex_is_a_selection_of_its_texts() -> None:
     assert isinstance(expression, SglSelect)
     assert expression.choices == ("above average", "below average")
     assert isinstance(gen("x", regex="(above|below) average"), SglGen)
+
+
+class Picky(BaseModel):
+    age: int
+
+    @field_validator("age")
+    @classmethod
+    def check(cls, age: int) -> int:
+        raise TypeError(f"{age} is not to be")
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "told"),
+    [
+        (Picky, '{"age":1}', "TypeError: 1 is not to be"),
+        ({"type": "array"}, "[" * 100_000 + "]" * 100_000, "RecursionError"),
+    ],
+)
+def test_a_reader_that_fails_in_its_own_way_fails_that_variable_alone(
+    schema: Any, text: str, told: str
+) -> None:
+    backend = ScriptedBackend([text, "more"])
+    state = run("p", gen("x", json_schema=schema), gen("y"), backend=backend)
+    with pytest.raises(GenerationError, match=told):
+        state["x"]
+    assert state.text("x") == text
+    assert state["y"] == "more"
+
+
+def test_a_dict_that_is_nested_too_deeply_is_refused() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(5000):
+        schema = {"items": schema}
+    with pytest.raises(UserInputError, match="json_schema is a dict, which is no JSON"):
+        form_of(json_schema=schema)

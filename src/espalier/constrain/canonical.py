@@ -23,6 +23,8 @@ MAX_PAIRS = 1 << 18  # pairs of tokens that are remembered
 MAX_SUFFIXES = 1 << 14
 CONTEXT_TOKENS = 16  # before forced text that tell which tokens it has
 MAX_TRIED_TOKENS = 64  # tokens across a border that are tried one by one
+MAX_TRIED_TEXTS = 128  # after one extension
+MAX_KNOWN_TOKENS = 1 << 20  # of all extensions that are remembered
 _NO_BYTE = 256
 _WINDOWS = (8, 64)  # tokens that are tokenised again before all of the text is
 
@@ -45,8 +47,10 @@ class Replacement(NamedTuple):
 class Extensions:
     """Extensions that were found, by where they were: the least recently used go first."""
 
-    def __init__(self, max_entries: int = 1 << 14) -> None:
+    def __init__(self, max_entries: int = MAX_SUFFIXES, max_tokens: int = MAX_KNOWN_TOKENS) -> None:
         self._max_entries = max_entries
+        self._max_tokens = max_tokens
+        self._num_tokens = 0
         self._entries: OrderedDict[Hashable, tuple[int, list[int]]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -61,9 +65,12 @@ class Extensions:
     def put(self, key: Hashable, extension: tuple[int, list[int]]) -> None:
         """Remembers an extension. Lists are shared: nobody may change them."""
         with self._lock:
+            _, replaced = self._entries.pop(key, (0, []))
             self._entries[key] = extension
-            if len(self._entries) > self._max_entries:
-                self._entries.popitem(last=False)
+            self._num_tokens += len(extension[1]) - len(replaced)
+            while len(self._entries) > self._max_entries or self._num_tokens > self._max_tokens:
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self._num_tokens -= len(dropped)
 
 
 class Canonicaliser:
@@ -79,7 +86,9 @@ class Canonicaliser:
         self._pairs: dict[tuple[int, int], bool] = {}
         self._followers: dict[bytes, frozenset[int]] = {}
         ids = range(tokenizer.vocab_size)
-        self._is_control = [tokenizer.is_control(token_id) for token_id in ids]
+        eos_ids = frozenset(tokenizer.eos_ids)
+        # Of a tokenizer whose end of text is no control token, it is no text all the same.
+        self._is_control = [i in eos_ids or tokenizer.is_control(i) for i in ids]
         self._bytes = [tokenizer.token_bytes(token_id) for token_id in ids]
         self._sorted = sorted(
             {
@@ -150,18 +159,15 @@ class Canonicaliser:
 
         None where the text ends inside a character.
         """
-        start = len(token_ids) - 1
-        data = self._bytes[token_ids[start]]
-        while not _is_text(data):
-            start -= 1
-            if start < 0 or self._is_control[token_ids[start]]:
-                return None
-            data = self._bytes[token_ids[start]] + data
-        while start > 0 and not self._is_control[token_ids[start - 1]]:
-            start -= 1
-            data = self._bytes[token_ids[start]] + data
-            if _is_text(data):
-                break
+        end = self.text_bytes(token_ids[-4:])[-4:]
+        if len(_whole_characters(end)) < len(end):
+            return None
+        start = len(token_ids)
+        for _ in range(2):  # the last characters, and those before them
+            while start > 0 and not self._is_control[token_ids[start - 1]]:
+                start -= 1
+                if _begins_character(self._bytes[token_ids[start]]):
+                    break
         return start
 
     def _is_canonical(self, token_ids: tuple[int, ...]) -> bool:
@@ -200,11 +206,9 @@ class Canonicaliser:
         """Where a window of about `size` tokens begins: at a character, after control tokens."""
         start = len(token_ids)
         first = start
-        data = b""
         while start > 0 and not self._is_control[token_ids[start - 1]]:
             start -= 1
-            data = self._bytes[token_ids[start]] + data
-            if _begins_character(data):
+            if _begins_character(self._bytes[token_ids[start]]):
                 first = start
                 if len(token_ids) - start >= size:
                     break
@@ -218,7 +222,9 @@ class Canonicaliser:
         except UnicodeDecodeError:
             return None
         token_ids = self._tokenizer.encode(text, at_start=False)
-        return token_ids if self.text_bytes(token_ids) == data else None
+        if self.text_bytes(token_ids) != data or any(self._is_control[i] for i in token_ids):
+            return None
+        return token_ids
 
     def _num_certain(
         self, token_ids: Sequence[int], whole: Replacement, next_bytes: frozenset[int]
@@ -232,18 +238,38 @@ class Canonicaliser:
             return count
         start = self._window_start(token_ids[: whole.num_kept], _WINDOWS[0])
         tail = [*token_ids[start : whole.num_kept], *whole.token_ids]
+        num_tail = len(tail)
+        num_before = num_tail - count
         data = self.text_bytes(tail)
-        num_before = len(tail) - count
+        near = num_tail - self._num_before(tail, len(data) - self._longest) + _WINDOWS[0]
+        tried: set[bytes] = set()
         for begin in range(max(0, len(data) - self._longest + 1), len(data)):
             rests = self._reaching(data[begin:], next_bytes)
-            if rests is None:
+            if rests is None or len(tried) > MAX_TRIED_TEXTS:
                 count = min(count, self._num_before(tail, begin) - num_before)
                 continue
-            for rest in rests:
-                longer = self._encoded(_whole_characters(data + rest))
-                if longer is not None:
-                    count = min(count, _common_length(tail, longer) - num_before)
-        return max(count, 0)
+            for rest in set(rests) - tried:
+                count = min(count, self._num_same(tail, rest, near) - num_before)
+            tried.update(rests)
+            if count <= 0:
+                return 0
+        return count
+
+    def _num_same(self, token_ids: list[int], more: bytes, near: int) -> int:
+        """How many of some tokens stay the same when `more` follows their text.
+
+        The last `near` of them are looked at, all only where those do not tell.
+        """
+        for size in (near, len(token_ids)):
+            start = self._window_start(token_ids, size)
+            window = token_ids[start:]
+            longer = self._encoded(_whole_characters(self.text_bytes(window) + more))
+            if longer is None:
+                break
+            num_same = _common_length(window, longer)
+            if num_same:
+                return start + num_same
+        return len(token_ids) if longer is None else 0
 
     def _num_before(self, token_ids: Sequence[int], position: int) -> int:
         """How many tokens end at or before a byte of their text."""

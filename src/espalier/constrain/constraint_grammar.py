@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from espalier.constrain.automaton import AutomatonGrammar
 from espalier.constrain.dtype import dtype_pattern
@@ -19,8 +20,9 @@ from espalier.constrain.schema import (
     llguidance_enforces,
     schema_pattern,
 )
+from espalier.constrain.tool_calls import tool_calls_grammar
 from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
-from espalier.errors import UnsupportedError, UserInputError, shown
+from espalier.errors import CapacityError, UserInputError, shown
 
 
 def constraint_grammar(
@@ -40,7 +42,8 @@ def constraint_grammar(
         return ebnf_grammar(text, tokenizer, vocab_size)
     if kind is ConstraintKind.LARK:
         return lark_grammar(text, tokenizer, vocab_size)
-    raise UnsupportedError(f"constraints of kind {kind.value!r} are not supported yet.")
+    assert kind is ConstraintKind.TOOL_CALLS
+    return tool_calls_grammar(text, tokenizer, vocab_size)
 
 
 def schema_grammar(
@@ -55,7 +58,9 @@ def schema_grammar(
         pattern = schema_pattern(checked, whitespace)
     except NotRegular:
         if whitespace is not JsonWhitespace.PRETTY and llguidance_enforces(checked):
-            return json_schema_grammar(text, whitespace, tokenizer, vocab_size)
+            # What the library does not read may have a pattern up to a bound.
+            with suppress(UserInputError, CapacityError):
+                return json_schema_grammar(text, whitespace, tokenizer, vocab_size)
         pattern = bounded_schema_pattern(checked, whitespace)
     return AutomatonGrammar(pattern, tokenizer, vocab_size)
 

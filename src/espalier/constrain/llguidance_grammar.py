@@ -12,7 +12,6 @@ from llguidance import LLMatcher, LLParserLimits
 
 from espalier.constrain.llguidance_failure import failure
 from espalier.constrain.llguidance_matcher import LlguidanceMatcher
-from espalier.constrain.llguidance_pool import MatcherPool
 from espalier.constrain.llguidance_vocabulary import LibraryVocabulary, library_vocabulary
 from espalier.constrain.matcher import MatcherTokenizer
 from espalier.errors import CapacityError, UserInputError
@@ -26,7 +25,7 @@ _LIMITS = {
     "initial_lexer_fuel": 1_000_000,
     "step_lexer_fuel": 200_000,
     "step_max_items": 50_000,
-    "max_lexer_states": 50_000,
+    "max_lexer_states": 20_000,
     "max_grammar_size": 30_000,
     "verbose_errors": False,
 }
@@ -64,49 +63,76 @@ class LlguidanceGrammar:
         vocabulary = library_vocabulary(tokenizer)
         self._vocab_size = tokenizer.vocab_size if vocab_size is None else vocab_size
         self._eos_ids = vocabulary.eos_ids
-        self._pool = MatcherPool(_Compilation(lark, vocabulary).run(what, hint))
-        self._matcher_bytes = _BYTES_AT_LEAST + _BYTES_PER_CHARACTER * len(lark)
+        self._compilation = _Compilation(lark, vocabulary, what, hint)
+        self._compiled = self._compilation.run()
+        self._generation = 0  # of the lexer, which copies share
+        self._num_bytes = _BYTES_AT_LEAST + _BYTES_PER_CHARACTER * len(lark)
+        self._lock = threading.Lock()
 
     @property
     def num_bytes(self) -> int:
         """See Grammar; the library does not tell, so it is estimated from the source."""
-        return self._matcher_bytes * (1 + self._pool.num_idle)
+        return self._num_bytes
 
     def matcher(self) -> LlguidanceMatcher:
         """See Grammar."""
-        return LlguidanceMatcher(self._pool, self._vocab_size, self._eos_ids)
+        return LlguidanceMatcher(self, self._vocab_size, self._eos_ids)
+
+    def start(self) -> tuple[LLMatcher, int]:
+        """See MatcherSource."""
+        with self._lock:
+            return self._compiled.deep_copy(), self._generation
+
+    def renew(self, generation: int) -> None:
+        """See MatcherSource."""
+        with self._lock:
+            if generation == self._generation:
+                self._compiled = self._compilation.run()
+                self._generation += 1
 
 
 class _Compilation:
-    """One compilation, in a thread with a stack of its own that nobody waits for too long."""
+    """Compiles a source, in a thread with a stack of its own that nobody waits for too long."""
 
-    def __init__(self, lark: str, vocabulary: LibraryVocabulary) -> None:
+    def __init__(self, lark: str, vocabulary: LibraryVocabulary, what: str, hint: str) -> None:
         self._lark = lark
         self._vocabulary = vocabulary
-        self._compiled: LLMatcher | None = None
-        self._raised: BaseException | None = None
+        self._what = what
+        self._hint = hint
 
-    def run(self, what: str, hint: str) -> LLMatcher:
+    def run(self) -> LLMatcher:
+        what = self._what
         if not _slots.acquire(timeout=COMPILE_TIMEOUT_S):
             raise CapacityError(
                 f"{what} cannot be compiled now: {_MAX_THREADS} others are being compiled and "
                 f"none ended in {COMPILE_TIMEOUT_S:g} s. Try again."
             )
-        thread = _start_with_stack(self._work)
+        work = _Work(self._lark, self._vocabulary)
+        thread = _start_with_stack(work.run)
         thread.join(COMPILE_TIMEOUT_S)
         if thread.is_alive():
             raise CapacityError(
                 f"{what} took more than {COMPILE_TIMEOUT_S:g} s to compile. Use a simpler one."
             )
-        if self._raised is not None:
-            raise self._raised
-        assert self._compiled is not None
-        reason = failure(self._compiled)
+        if work.raised is not None:
+            raise work.raised
+        assert work.compiled is not None
+        reason = failure(work.compiled)
         if reason:
-            raise UserInputError(f"{what} cannot be used: {reason}. {hint}".rstrip())
-        return self._compiled
+            raise UserInputError(f"{what} cannot be used: {reason}. {self._hint}".rstrip())
+        return work.compiled
 
-    def _work(self) -> None:
+
+class _Work:
+    """What the thread of a compilation does, whether or not somebody still waits for it."""
+
+    def __init__(self, lark: str, vocabulary: LibraryVocabulary) -> None:
+        self._lark = lark
+        self._vocabulary = vocabulary
+        self.compiled: LLMatcher | None = None
+        self.raised: BaseException | None = None
+
+    def run(self) -> None:
         try:
             compiled = LLMatcher(
                 self._vocabulary.tokenizer,
@@ -115,9 +141,9 @@ class _Compilation:
                 limits=LLParserLimits(**_LIMITS),
             )
             compiled.compute_bitmask()  # finds out whether anything matches
-            self._compiled = compiled
+            self.compiled = compiled
         except BaseException as error:  # it is raised where it is waited for
-            self._raised = error
+            self.raised = error
         finally:
             _slots.release()
 

@@ -30,6 +30,12 @@ def json_schema_grammar(
     for keywords that the library does not know and for whitespace "pretty", CapacityError for a
     schema beyond the limits.
     """
+    lark = f"start: {json_source(text, whitespace)}"
+    return LlguidanceGrammar(lark, tokenizer, vocab_size, what="The JSON schema")
+
+
+def json_source(text: str, whitespace: JsonWhitespace) -> str:
+    """A schema as a part of the library's Lark. Raises as `json_schema_grammar`."""
     separators = _SEPARATORS.get(whitespace)
     if separators is None:
         raise UnsupportedError(
@@ -37,8 +43,7 @@ def json_schema_grammar(
             "whitespace='pretty' is not supported, because the depth decides the indentation. "
             "Use whitespace='compact' or 'spaced', or bound the depth of the schema."
         )
-    lark = f"start: %json {json.dumps(_with_separators(_parsed(text), separators))}"
-    return LlguidanceGrammar(lark, tokenizer, vocab_size, what="The JSON schema")
+    return f"%json {json.dumps(_with_separators(_parsed(text), separators))}"
 
 
 def _parsed(text: str) -> dict[str, object]:

@@ -7,7 +7,7 @@ errors. Compiles nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from llguidance import LLMatcher
@@ -15,19 +15,30 @@ from numpy.typing import NDArray
 
 from espalier import _native
 from espalier.constrain.llguidance_failure import DEAD_END, failure
-from espalier.constrain.llguidance_pool import MatcherPool
 from espalier.constrain.matcher import MAX_FORCED_BYTES
 from espalier.errors import CapacityError, UserInputError
 
 Answer = TypeVar("Answer")
 
 
-class LlguidanceMatcher:
-    """A Matcher of the texts of one grammar; what it found goes back to the pool in the end."""
+class MatcherSource(Protocol):
+    """Where a matcher gets the library's from. Thread-safe."""
 
-    def __init__(self, pool: MatcherPool, vocab_size: int, eos_ids: frozenset[int]) -> None:
-        self._pool = pool
-        self._matcher, self._is_used = pool.take()
+    def start(self) -> tuple[LLMatcher, int]:
+        """A matcher of the library at the start of a text, and the generation of its lexer."""
+        ...
+
+    def renew(self, generation: int) -> None:
+        """Makes a new lexer unless this generation's has been replaced already."""
+        ...
+
+
+class LlguidanceMatcher:
+    """A Matcher of the texts of one grammar."""
+
+    def __init__(self, source: MatcherSource, vocab_size: int, eos_ids: frozenset[int]) -> None:
+        self._source = source
+        self._matcher, self._generation = source.start()
         self._token_ids: list[int] = []  # accepted, without ends
         self._vocab_size = vocab_size
         self._eos_ids = eos_ids
@@ -100,6 +111,11 @@ class LlguidanceMatcher:
 
     def rollback(self, num_tokens: int) -> None:
         """See Matcher."""
+        num_accepted = len(self._token_ids) + self._num_ends
+        if not 0 <= num_tokens <= num_accepted:
+            raise UserInputError(
+                f"{num_tokens} tokens cannot be taken back; {num_accepted} were accepted."
+            )
         num_ends = min(num_tokens, self._num_ends)
         self._num_ends -= num_ends
         if num_tokens == num_ends:
@@ -108,19 +124,17 @@ class LlguidanceMatcher:
         self._asked(lambda matcher: matcher.rollback(num_tokens - num_ends))
         del self._token_ids[num_ends - num_tokens :]
 
-    def __del__(self) -> None:
-        self._pool.give_back(self._matcher)
-
     def _asked(self, ask: Callable[[LLMatcher], Answer]) -> Answer:
         """An answer of the library's matcher; raises CapacityError or UserInputError.
 
-        The library's limits count what a matcher ever found: where the texts before this one
-        found too much, the answer is asked of a new one.
+        All matchers of a grammar find states of one lexer, and its limit counts them together:
+        what other texts found is no reason for this one to fail, so it is tried again alone.
         """
         answer = ask(self._matcher)
         reason = failure(self._matcher)
-        if reason and self._is_used:
-            self._matcher, self._is_used = self._pool.unused(), False
+        if reason and reason != DEAD_END:
+            self._source.renew(self._generation)
+            self._matcher, self._generation = self._source.start()
             self._matcher.consume_tokens(self._token_ids)
             answer = ask(self._matcher)
             reason = failure(self._matcher)

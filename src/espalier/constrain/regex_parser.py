@@ -91,7 +91,10 @@ class _Group:
         self.last = _Last.NOTHING
 
     def end_option(self) -> None:
-        self.options.append(sequence(self.parts))
+        only = self.parts[0] if len(self.parts) == 1 else None
+        if only is None or isinstance(only, str):
+            only = sequence(self.parts)
+        self.options.append(only)
         self.parts = []
         self.last = _Last.NOTHING
 

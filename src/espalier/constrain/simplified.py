@@ -40,22 +40,22 @@ def concat(parts: Sequence[str | Pattern]) -> Pattern:
     if len(parts) == 1:
         return Literal(parts[0]) if isinstance(parts[0], str) else parts[0]
     kept: list[Pattern] = []
-    text = ""
-    for part in parts:
-        for piece in part.parts if isinstance(part, Concat) else (part,):
-            if isinstance(piece, str):
-                text += piece
-            elif isinstance(piece, Literal):
-                text += piece.text
-            elif isinstance(piece, Alternation) and not piece.options:
-                return NOTHING
-            else:
-                if text:
-                    kept.append(Literal(text))
-                    text = ""
-                kept.append(piece)
-    if text:
-        kept.append(Literal(text))
+    texts: list[str] = []  # that the last of kept is followed by
+    for piece in _flat(parts):
+        if isinstance(piece, str):
+            texts.append(piece)
+        elif isinstance(piece, Literal):
+            if piece.text:
+                texts.append(piece.text)
+        elif isinstance(piece, Alternation) and not piece.options:
+            return NOTHING
+        else:
+            if texts:
+                kept.append(Literal("".join(texts)))
+                texts = []
+            kept.append(piece)
+    if texts:
+        kept.append(Literal("".join(texts)))
     if len(kept) == 1:
         return kept[0]
     return Concat(tuple(kept)) if kept else EMPTY
@@ -98,6 +98,18 @@ def repeat(inner: Pattern, low: int, high: int | None) -> Pattern:
         if inner.high == 1 and inner.low == 0:
             return Repeat(inner.inner, 0, high)
     return Repeat(inner, low, high)
+
+
+def _flat(parts: Sequence[str | Pattern]) -> Sequence[str | Pattern]:
+    if not any(isinstance(part, Concat) for part in parts):
+        return parts
+    flat: list[str | Pattern] = []
+    for part in parts:
+        if isinstance(part, Concat):
+            flat.extend(part.parts)
+        else:
+            flat.append(part)
+    return flat
 
 
 def _one_class(left: Pattern, right: Pattern) -> Pattern | None:

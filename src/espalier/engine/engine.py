@@ -44,7 +44,7 @@ from espalier.errors import (
     UserInputError,
 )
 from espalier.exec.executor import Executor, Float32Array, StepBatch
-from espalier.types import FinishReason
+from espalier.types import FinishReason, SamplingParams
 
 
 class EngineTokenizer(DecodingTokenizer, CanonicalTokenizer, Protocol):
@@ -102,7 +102,7 @@ class EngineCore:
         end_ids, never_ids = self._end_ids(request)
         state = RequestState(
             request,
-            text=OutputText(self._tokenizer, request.sampling, _cuts(request.constraint)),
+            text=OutputText(self._tokenizer, _shown(request), _cuts(request.constraint)),
             end_ids=end_ids,
             never_ids=never_ids,
             guide=self._guide(request),
@@ -286,6 +286,14 @@ class EngineCore:
         else:
             totals.requests_failed += 1
         self._events.append(RequestFailure(request_id, outcome))
+
+
+def _shown(request: EngineRequest) -> SamplingParams:
+    """The parameters of the text: control tokens that open a tool call are part of it."""
+    constraint = request.constraint
+    if constraint is None or constraint.kind is not ConstraintKind.TOOL_CALLS:
+        return request.sampling
+    return replace(request.sampling, skip_special_tokens=False)
 
 
 def _cuts(constraint: Constraint | None) -> tuple[str, ...]:

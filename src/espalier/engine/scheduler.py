@@ -184,7 +184,7 @@ class Scheduler:
         state.leader = None
         if state.admitted_at is None:
             state.admitted_at = now
-            state.num_cached = state.num_shared
+            state.num_cached = min(state.num_shared, state.num_prompt)
         self.running.append(state)
 
     def _settle(self, admitted: list[RequestState]) -> None:

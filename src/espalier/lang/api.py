@@ -49,6 +49,7 @@ def gen(  # noqa: PLR0917 - the reference's order
     *,
     ebnf: str | None = None,
     lark: str | None = None,
+    tool_calls: Mapping[str, Any] | str | None = None,
     whitespace: JsonWhitespace | str | None = None,
     exact: bool = False,
     seed: int | None = None,
@@ -67,6 +68,7 @@ def gen(  # noqa: PLR0917 - the reference's order
     wholes, as choices are. `json_schema`: JSON text, a dict, a pydantic model or a type; with a
     dict the variable is the parsed value, with a type it is a value of that type (`s.text(name)` is
     the text); `whitespace` is "compact", "spaced" or "pretty". `ebnf` and `lark`: a grammar.
+    `tool_calls`: free text with calls of tools (docs/structured-output.md).
     Raises UserInputError (a ValueError) for arguments that contradict each other.
     """
     sampling = _given(
@@ -99,6 +101,7 @@ def gen(  # noqa: PLR0917 - the reference's order
         json_schema=json_schema,
         ebnf=ebnf,
         lark=lark,
+        tool_calls=tool_calls,
         whitespace=whitespace,
     )
     if exact:

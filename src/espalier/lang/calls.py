@@ -121,26 +121,30 @@ class GenerateOp(CallOp):
         is_one = isinstance(texts, str)
         try:
             values = [read(text) for text in ([texts] if isinstance(texts, str) else texts)]
-        except ValueError as error:
+        except Exception as error:  # a type's own validators may raise anything
             self.variable.end_unread(texts, meta, self._unread(texts, meta, error))
         else:
             self.variable.resolve(values[0] if is_one else values, meta, texts)
 
-    def _unread(self, texts: str | list[str], meta: Any, error: ValueError) -> ErrorSource:
+    def _unread(self, texts: str | list[str], meta: Any, error: Exception) -> ErrorSource:
         """The error of a text that is no value of its form, as one that was cut is none."""
-        metas = meta if isinstance(meta, list) else [meta]
-        reasons = [(item.get("finish_reason") or {}).get("type") for item in metas]
-        advice = (
-            f"it reached max_new_tokens ({self.sampling.max_new_tokens}); allow more"
-            if "length" in reasons
-            else "it ended early, at a stop string perhaps"
-        )
         cause = ProgramError(
-            f"the text {shown(texts)} is no whole value of its form: {advice}. "
+            f"the text {shown(texts)} is no whole value of its form: {self._why(meta, error)}. "
             f"s.text({self.variable.name!r}) gives the text as it is."
         )
         cause.__cause__ = error
         return self.failed(cause).raised
+
+    def _why(self, meta: Any, error: Exception) -> str:
+        metas = meta if isinstance(meta, list) else [meta]
+        reasons: list[Mapping[str, Any]] = [item.get("finish_reason") or {} for item in metas]
+        if any(reason.get("type") == "length" for reason in reasons):
+            return f"it reached max_new_tokens ({self.sampling.max_new_tokens}); allow more"
+        for reason in reasons:
+            if isinstance(reason.get("matched"), str):
+                return f"the stop string {shown(reason['matched'])} may have ended it early"
+        told = " ".join(str(error).split())[:200].rstrip(".")
+        return f"reading it raised {type(error).__name__}: {told}"
 
 
 class SelectOp(CallOp):

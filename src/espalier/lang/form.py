@@ -39,6 +39,7 @@ def form_of(
     json_schema: Any = None,
     ebnf: str | None = None,
     lark: str | None = None,
+    tool_calls: Mapping[str, Any] | str | None = None,
     whitespace: JsonWhitespace | str | None = None,
 ) -> Form | None:
     """The form that the arguments of a gen ask for, None for free text.
@@ -50,6 +51,7 @@ def form_of(
         ConstraintKind.REGEX: regex,
         ConstraintKind.EBNF: ebnf,
         ConstraintKind.LARK: lark,
+        ConstraintKind.TOOL_CALLS: _json_text("tool_calls", tool_calls),
     }
     given = [kind for kind, text in texts.items() if text is not None]
     names = [kind.value for kind in given] + ["json_schema"] * (json_schema is not None)
@@ -89,7 +91,7 @@ def _schema_form(schema: Any, whitespace: JsonWhitespace | str | None) -> Form:
     if isinstance(schema, str):
         text, read = schema, None  # as in the reference
     elif isinstance(schema, Mapping):
-        text, read = _as_json(schema), _from_json
+        text, read = _as_json("json_schema", schema), _from_json
     else:
         from espalier.lang.json_types import json_type  # pydantic is a heavy library
 
@@ -101,10 +103,12 @@ def _from_json(text: str) -> Any:
     return json.loads(text)
 
 
-def _as_json(schema: Mapping[str, Any]) -> str:
+def _json_text(name: str, value: Mapping[str, Any] | str | None) -> str | None:
+    return value if value is None or isinstance(value, str) else _as_json(name, value)
+
+
+def _as_json(name: str, value: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(schema, ensure_ascii=False, allow_nan=False)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserInputError(
-            f"json_schema is {shown(schema)}, which is no JSON: {error}."
-        ) from error
+        raise UserInputError(f"{name} is {shown(value)}, which is no JSON: {error}.") from error

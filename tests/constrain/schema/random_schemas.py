@@ -13,7 +13,7 @@ names = st.sampled_from(NAMES)
 numbers = st.one_of(
     st.integers(-3, 12), st.sampled_from([-1.5, -0.25, 0.25, 0.5, 1.5, 2.75, 9.5, 10.25])
 )
-texts = st.text(alphabet='ab"\n', max_size=3)
+texts = st.text(alphabet='ab"\t', max_size=3)
 scalars = st.one_of(st.none(), st.booleans(), numbers, texts)
 values: st.SearchStrategy[Any] = st.recursive(
     scalars,

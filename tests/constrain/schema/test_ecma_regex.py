@@ -8,8 +8,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from espalier.constrain.membership import is_member
 from espalier.constrain.schema.ecma_regex import parse_ecma_regex
-from espalier.constrain.schema.naive_match import matches
 from espalier.errors import UserInputError
 
 _atoms = st.sampled_from(
@@ -39,7 +39,7 @@ def test_found_as_python_finds_it(source: str, texts: list[str]) -> None:
         return
     for text in texts:
         # `$` of Python also stands before a final line end; there is none in these texts.
-        assert matches(pattern, text) == (re.search(source, text) is not None), (source, text)
+        assert is_member(pattern, text) == (re.search(source, text) is not None), (source, text)
 
 
 TABLE = [
@@ -71,8 +71,8 @@ TABLE = [
 @pytest.mark.parametrize(("source", "found", "missed"), TABLE)
 def test_dialect(source: str, found: list[str], missed: list[str]) -> None:
     pattern = parse_ecma_regex(source)
-    assert [text for text in found if not matches(pattern, text)] == []
-    assert [text for text in missed if matches(pattern, text)] == []
+    assert [text for text in found if not is_member(pattern, text)] == []
+    assert [text for text in missed if is_member(pattern, text)] == []
 
 
 @pytest.mark.parametrize(

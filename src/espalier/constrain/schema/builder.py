@@ -21,6 +21,7 @@ from espalier.constrain.schema.number_text import number_pattern
 from espalier.constrain.schema.numbers import Numbers
 from espalier.constrain.schema.object_text import ObjectText
 from espalier.constrain.schema.recursion import recursive_goals
+from espalier.constrain.schema.references import in_place
 from espalier.constrain.schema.refusal import NotRegular
 from espalier.constrain.schema.strings import Strings
 from espalier.errors import UserInputError
@@ -144,7 +145,7 @@ class Builder:
         except NotRegular as error:
             if error.path:
                 raise
-            raise NotRegular(error.keyword, path_of(goal), error.reason) from None
+            raise NotRegular(error.keyword, path_of(goal, error.keyword), error.reason) from None
 
 
 class _Tracer(Builder):
@@ -190,13 +191,18 @@ def kinds_of(goal: Goal) -> tuple[str, ...]:
     )
 
 
-def path_of(goal: Goal) -> str:
-    """Where a goal comes from, for messages."""
-    for part in goal:
-        node = part if isinstance(part, Node) else part.node
-        if node.parent is not None:
+def path_of(goal: Goal, keyword: str = "") -> str:
+    """Where a goal comes from, for messages; where a keyword of it stands, if one is given."""
+    nodes = [part if isinstance(part, Node) else part.node for part in goal]
+    seen = set(nodes)
+    for node in nodes:
+        if keyword in node.keywords:
             return node.path
-    return ""
+        for _, child in in_place(node):
+            if child not in seen:
+                seen.add(child)
+                nodes.append(child)
+    return next((node.path for node in nodes if node.parent is not None), "")
 
 
 def _leaf_key(node: Node) -> object | None:

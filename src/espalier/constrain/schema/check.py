@@ -61,6 +61,9 @@ def _draft_of(document: Any) -> str:
     return draft
 
 
+_IDENTIFIERS = frozenset(("$id", "$anchor", "$dynamicAnchor"))
+
+
 class _Reader:
     """Reads one document, depth first."""
 
@@ -98,7 +101,7 @@ class _Reader:
         if self._is_draft_7 and keyword in NOT_IN_DRAFT_7:
             raise refusal(keyword, node.path, "it is not a keyword of draft 7, which is named")
         if reader is not None:
-            node.keywords[keyword] = reader(value, node.path)
+            node.keywords[keyword] = reader(value, node)
         elif keyword in ONE_SCHEMA:
             node.keywords[keyword] = self.read(value, node, keyword, base)
         elif keyword in SCHEMA_LISTS:
@@ -121,6 +124,8 @@ class _Reader:
 
     def _identified(self, raw: dict[str, Any], node: Node, base: str) -> str:
         """The base URI inside a schema, whose identifiers are noted."""
+        if _IDENTIFIERS.isdisjoint(raw):
+            return base
         given = raw.get("$id")
         if isinstance(given, str):
             if given.startswith("#"):
@@ -176,8 +181,7 @@ class _Reader:
         }
         if keyword == "patternProperties":
             node.keywords[keyword] = [
-                (parsed_pattern(keyword, source, node.path), child)
-                for source, child in children.items()
+                (parsed_pattern(keyword, source, node), child) for source, child in children.items()
             ]
         elif keyword not in DEFINITIONS:
             node.keywords[keyword] = {**node.keywords.get(keyword, {}), **children}
@@ -219,7 +223,7 @@ class _Reader:
         if type(value) is not dict:
             raise malformed("dependencies", node.path, value, "an object of schemas or names")
         required = {
-            name: names_list("dependencies", item, node.path)
+            name: names_list("dependencies", item, node)
             for name, item in value.items()
             if isinstance(item, list)
         }

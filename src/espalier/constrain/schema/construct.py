@@ -13,7 +13,6 @@ from espalier.constrain.pattern import (
     Alternation,
     Both,
     CharClass,
-    CodePoints,
     Concat,
     Literal,
     Pattern,
@@ -41,6 +40,20 @@ def concat(parts: Iterable[Pattern]) -> Pattern:
     if not found:
         return EMPTY
     return found[0] if len(found) == 1 else Concat(tuple(found))
+
+
+def led_by(text: str, pattern: Pattern) -> Pattern:
+    """Texts of a pattern after a text."""
+    if not text:
+        return pattern
+    if isinstance(pattern, Literal):
+        return Literal(text + pattern.text)
+    if isinstance(pattern, Concat):
+        first = pattern.parts[0]
+        if isinstance(first, Literal):
+            return Concat((Literal(text + first.text), *pattern.parts[1:]))
+        return Concat((Literal(text), *pattern.parts))
+    return Concat((Literal(text), pattern))
 
 
 def either(options: Iterable[Pattern]) -> Pattern:
@@ -79,30 +92,6 @@ def both(left: Pattern, right: Pattern) -> Pattern:
 def without(left: Pattern, right: Pattern) -> Pattern:
     """Texts of `left` that `right` lacks."""
     return left if NOTHING in (left, right) else Without(left, right)
-
-
-def char_class(ranges: Iterable[tuple[int, int]]) -> CharClass:
-    """Characters of ranges in any order, which may overlap."""
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(ranges):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-        else:
-            merged.append((low, high))
-    return CharClass(tuple(merged))
-
-
-def inverted(ranges: CodePoints) -> CodePoints:
-    """All characters outside sorted ranges."""
-    found: list[tuple[int, int]] = []
-    start = 0
-    for low, high in ranges:
-        if low > start:
-            found.append((start, low - 1))
-        start = high + 1
-    if start <= 0x10FFFF:
-        found.append((start, 0x10FFFF))
-    return tuple(found)
 
 
 def has_empty_text(pattern: Pattern) -> bool:

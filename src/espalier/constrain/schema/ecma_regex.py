@@ -7,9 +7,10 @@ look-behind, and look-ahead or anchors inside a repetition.
 
 from __future__ import annotations
 
-from espalier.constrain.pattern import Pattern
-from espalier.constrain.schema.construct import char_class, inverted
+from espalier.constrain.code_points import code_points, complement
+from espalier.constrain.pattern import Literal, Pattern
 from espalier.constrain.schema.ecma_anchors import Ahead, Anchor, Branch, Item, Row, Times, found_in
+from espalier.constrain.simplified import char_class
 from espalier.errors import UserInputError, shown
 
 MAX_REGEX_CHARS = 10_000
@@ -19,19 +20,19 @@ MAX_REPEAT = 10_000
 _DIGITS = ((0x30, 0x39),)
 _WORD = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
 # White space and line terminators of ECMA-262, section 12.2 and 12.3.
-_SPACE = char_class(
+_SPACE = code_points(
     (ord(character), ord(character))
     for character in "\t\n\v\f\r \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
     "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-).ranges
+)
 _LINE_ENDS = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
 _CLASSES = {
     "d": _DIGITS,
-    "D": inverted(_DIGITS),
+    "D": complement(_DIGITS),
     "w": _WORD,
-    "W": inverted(_WORD),
+    "W": complement(_WORD),
     "s": _SPACE,
-    "S": inverted(_SPACE),
+    "S": complement(_SPACE),
 }
 _CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
 
@@ -139,11 +140,11 @@ class _Parser:
         if character == "(":
             return self._group()
         if character == "[":
-            return char_class(self._class())
+            return char_class(code_points(self._class()))
         if character == "\\":
-            return char_class(self._escape(in_class=False))
+            return char_class(code_points(self._escape(in_class=False)))
         if character == ".":
-            return char_class(inverted(_LINE_ENDS))
+            return char_class(complement(_LINE_ENDS))
         if character == "^":
             return Anchor.START
         if character == "$":
@@ -152,7 +153,7 @@ class _Parser:
             character == "{" and self._source[self._at : self._at + 1] in ","
         ):
             raise self._error("a repetition of nothing")
-        return char_class(((ord(character), ord(character)),))
+        return Literal(character)
 
     def _group(self) -> Item:
         negative = False
@@ -189,8 +190,8 @@ class _Parser:
                     raise self._error("a range of characters is not from a lower to a higher one")
                 ranges = ((ranges[0][0], last[0][0]),)
             found += ranges
-        merged = char_class(found).ranges
-        return inverted(merged) if negated else merged
+        merged = code_points(found)
+        return complement(merged) if negated else merged
 
     def _class_member(self) -> Ranges:
         character = self._take()

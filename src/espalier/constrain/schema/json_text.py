@@ -11,6 +11,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+from espalier.constrain.code_points import code_points
 from espalier.constrain.pattern import (
     ANY_TEXT,
     Alternation,
@@ -22,7 +23,7 @@ from espalier.constrain.pattern import (
     Repeat,
     Without,
 )
-from espalier.constrain.schema.construct import char_class, either
+from espalier.constrain.schema.construct import either
 from espalier.errors import UserInputError, shown
 
 _ESCAPED = {code: json.dumps(chr(code))[1:-1] for code in (*range(0x20), ord('"'), ord("\\"))}
@@ -31,14 +32,14 @@ _HEX = ((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
 
 
 def _letters(letters: str) -> CharClass:
-    return char_class((ord(letter), ord(letter)) for letter in letters)
+    return CharClass(code_points((ord(letter), ord(letter)) for letter in letters))
 
 
 def _free_character() -> Pattern:
     """One character of a string in any spelling; surrogates only in pairs."""
     digit = CharClass(_HEX)
     literal = CharClass(((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF)))
-    below = char_class((*((ord(c), ord(c)) for c in "abcefABCEF"), (0x30, 0x39)))
+    below = _letters("0123456789abcefABCEF")
     unit = either(
         (
             Concat((below, digit, digit, digit)),

@@ -13,6 +13,7 @@ from typing import Any
 
 from espalier.constrain.schema.ecma_regex import parse_ecma_regex
 from espalier.constrain.schema.formats import FORMATS
+from espalier.constrain.schema.node import Node
 from espalier.constrain.schema.refusal import malformed, refusal
 from espalier.constrain.schema.texts import Texts
 from espalier.errors import UserInputError, shown
@@ -87,45 +88,45 @@ SCHEMA_MAPS = frozenset(("properties", "patternProperties", "dependentSchemas"))
 DEFINITIONS = frozenset(("$defs", "definitions"))
 
 
-def _types(value: Any, path: str) -> frozenset[str]:
+def _types(value: Any, node: Node) -> frozenset[str]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(name in TYPES for name in names):
         allowed = ", ".join(repr(name) for name in TYPES)
-        raise malformed("type", path, value, f"one of {allowed}, or a list of them")
+        raise malformed("type", node.path, value, f"one of {allowed}, or a list of them")
     return frozenset(names)
 
 
-def _enum(value: Any, path: str) -> list[Any]:
+def _enum(value: Any, node: Node) -> list[Any]:
     if not isinstance(value, list):
-        raise malformed("enum", path, value, "a list of values")
+        raise malformed("enum", node.path, value, "a list of values")
     return value
 
 
-def _count(keyword: str) -> Callable[[Any, str], int]:
-    def read(value: Any, path: str) -> int:
+def _count(keyword: str) -> Callable[[Any, Node], int]:
+    def read(value: Any, node: Node) -> int:
         whole = isinstance(value, int) or (isinstance(value, Decimal) and value % 1 == 0)
         if not whole or isinstance(value, bool) or value < 0:
-            raise malformed(keyword, path, value, "an integer that is not negative")
+            raise malformed(keyword, node.path, value, "an integer that is not negative")
         return int(value)
 
     return read
 
 
-def _number(keyword: str) -> Callable[[Any, str], Fraction]:
-    def read(value: Any, path: str) -> Fraction:
+def _number(keyword: str) -> Callable[[Any, Node], Fraction]:
+    def read(value: Any, node: Node) -> Fraction:
         if not isinstance(value, (int, Decimal)) or isinstance(value, bool):
-            raise malformed(keyword, path, value, "a number")
+            raise malformed(keyword, node.path, value, "a number")
         if keyword == "multipleOf" and value <= 0:
-            raise malformed(keyword, path, value, "a number above 0")
+            raise malformed(keyword, node.path, value, "a number above 0")
         return Fraction(value)
 
     return read
 
 
-def _pattern(value: Any, path: str) -> Texts:
+def _pattern(value: Any, node: Node) -> Texts:
     if not isinstance(value, str):
-        raise malformed("pattern", path, value, "a regular expression as a string")
-    return parsed_pattern("pattern", value, path)
+        raise malformed("pattern", node.path, value, "a regular expression as a string")
+    return parsed_pattern("pattern", value, node)
 
 
 @lru_cache(maxsize=512)
@@ -133,49 +134,49 @@ def _texts_of(source: str) -> Texts:
     return Texts(parse_ecma_regex(source))
 
 
-def parsed_pattern(keyword: str, source: str, path: str) -> Texts:
+def parsed_pattern(keyword: str, source: str, node: Node) -> Texts:
     """The texts in which an ECMA-262 expression is found; refused by name where that fails."""
     try:
         return _texts_of(source)
     except UserInputError as error:
-        raise refusal(keyword, path, str(error).rstrip(".")) from None
+        raise refusal(keyword, node.path, str(error).rstrip(".")) from None
 
 
-def _format(value: Any, path: str) -> str:
+def _format(value: Any, node: Node) -> str:
     if not isinstance(value, str):
-        raise malformed("format", path, value, "the name of a format as a string")
+        raise malformed("format", node.path, value, "the name of a format as a string")
     if value not in FORMATS:
         raise refusal(
-            "format", path, f"{shown(value)} is not enforced; {', '.join(sorted(FORMATS))} are"
+            "format", node.path, f"{shown(value)} is not enforced; {', '.join(sorted(FORMATS))} are"
         )
     return value
 
 
-def _flag(value: Any, path: str) -> bool:
+def _flag(value: Any, node: Node) -> bool:
     if not isinstance(value, bool):
-        raise malformed("uniqueItems", path, value, "true or false")
+        raise malformed("uniqueItems", node.path, value, "true or false")
     return value
 
 
-def names_list(keyword: str, value: Any, path: str) -> list[str]:
+def names_list(keyword: str, value: Any, node: Node) -> list[str]:
     """A list of property names without repetitions."""
     if (
         not isinstance(value, list)
         or not all(isinstance(name, str) for name in value)
         or len(set(value)) < len(value)
     ):
-        raise malformed(keyword, path, value, "a list of different strings")
+        raise malformed(keyword, node.path, value, "a list of different strings")
     return value
 
 
-def _required(value: Any, path: str) -> list[str]:
-    return names_list("required", value, path)
+def _required(value: Any, node: Node) -> list[str]:
+    return names_list("required", value, node)
 
 
-def _dependent_required(value: Any, path: str) -> dict[str, list[str]]:
+def _dependent_required(value: Any, node: Node) -> dict[str, list[str]]:
     if not isinstance(value, dict):
-        raise malformed("dependentRequired", path, value, "an object of lists of strings")
-    return {name: names_list("dependentRequired", names, path) for name, names in value.items()}
+        raise malformed("dependentRequired", node.path, value, "an object of lists of strings")
+    return {name: names_list("dependentRequired", names, node) for name, names in value.items()}
 
 
 _COUNTS = [
@@ -190,8 +191,8 @@ _COUNTS = [
 ]
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 
-# Keyword -> what reads its value, given the path for messages.
-VALUE_READERS: dict[str, Callable[[Any, str], Any]] = {
+# Keyword -> what reads its value, given its Node for messages.
+VALUE_READERS: dict[str, Callable[[Any, Node], Any]] = {
     "type": _types,
     "enum": _enum,
     "pattern": _pattern,

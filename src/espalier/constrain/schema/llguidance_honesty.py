@@ -1,14 +1,15 @@
 """Which schemas the llguidance library (1.9) enforces in full: for those that are no pattern.
 
-An allow-list, found by the conformance suite and by attacks on single keywords. Known gaps of the
-library, which is given what is left: unknown keywords are ignored; a further property of an open
-object may spell a name that the schema mentions with escapes, and so escape its schema; the same
-name may count twice for minProperties; exclusive bounds may be met by rounding; `.` and `\\S` match
-what ECMA-262 excludes; dates, times and host names may be wrong.
+An allow-list, found by the conformance suite and by attacks on single keywords. What the library
+lets through, and is therefore not given: unknown keywords; further properties of an open object
+that spell a name which the schema mentions with escapes, and so escape its schema; one name twice
+for minProperties; exclusive and large bounds, by rounding; `.` and `\\S` where ECMA-262 excludes
+more; some dates, times and host names that are none.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from espalier.constrain.schema.node import CheckedSchema, Node
@@ -35,6 +36,9 @@ _ENFORCED = frozenset(
         "multipleOf",
     ]
 )
+MAX_EXACT = 2**53  # integers to here are doubles, in which the library keeps bounds
+
+_SAYS_WHAT = frozenset(("type", "const", "enum", "$ref", "anyOf", "allOf"))
 _FORMATS = frozenset(("uuid", "ipv4", "ipv6", "duration"))
 
 
@@ -55,7 +59,11 @@ def llguidance_enforces(checked: CheckedSchema) -> bool:
 
 def _is_enforced(node: Node) -> bool:
     keywords = node.keywords
+    if not node.never and _SAYS_WHAT.isdisjoint(keywords):
+        return False  # any JSON value, or an untyped one: objects in it may have any names
     for keyword, value in keywords.items():
+        if isinstance(value, Fraction) and abs(value) > MAX_EXACT:
+            return False
         if keyword not in _ENFORCED and not (
             keyword == "format" and value in _FORMATS and _is_string(keywords)
         ):

@@ -42,18 +42,20 @@ class ObjectText:
         if objects.some:
             return self._with_some(objects, depth)
         slots = self._named_slots(objects, depth)
-        if any(slot.is_required and slot.part == NOTHING for slot in slots):
+        if slots is None:
             return NOTHING
-        slots = [slot for slot in slots if slot.part != NOTHING]
         cells = self._cells(objects)
         further = either(self._member(cell, depth) for cell in cells)
         return self._braced(objects, slots, further, depth)
 
-    def _named_slots(self, objects: Objects, depth: int) -> list[Slot]:
-        colon = self._values.layout.colon
+    def _named_slots(self, objects: Objects, depth: int) -> list[Slot] | None:
+        """The properties that are mentioned and possible; None where a required one is not."""
+        layout = self._values.layout
+        separator = layout.separator(depth)
+        required = objects.required
         names = dict(objects.named)
-        for name in sorted(objects.required):
-            names.setdefault(name, ())
+        if not required <= names.keys():
+            names.update(dict.fromkeys(sorted(required - names.keys()), ()))
         slots = []
         for name, own in names.items():
             goal = own
@@ -62,8 +64,10 @@ class ObjectText:
                     goal = joined(goal, part)
             value = self._values.pattern(goal, depth + 1)
             if value != NOTHING:
-                value = concat((Literal(string_text(name) + colon), value))
-            slots.append(Slot(value, name in objects.required))
+                text = string_text(name) + layout.colon
+                slots.append(Slot(text, value, separator, is_required=name in required))
+            elif name in required:
+                return None
         return slots
 
     def _member(self, cell: _Cell, depth: int) -> Pattern:
@@ -112,9 +116,11 @@ class ObjectText:
 
     def _braced(self, objects: Objects, slots: list[Slot], further: Pattern, depth: int) -> Pattern:
         layout = self._values.layout
-        separator = Literal(layout.separator(depth))
         has_further = further != NOTHING
-        tail = [Slot(further, False, repeats=True)] if has_further else []
+        if has_further:
+            tail = [Slot("", further, layout.separator(depth), is_required=False).repeated()]
+        else:
+            tail = []
         num_required = sum(slot.is_required for slot in slots)
         low, high = objects.low, objects.high
         reachable = len(slots) + has_further
@@ -128,9 +134,9 @@ class ObjectText:
             high is not None and (has_further or high < len(slots))
         )
         if is_counted:
-            members = counted(slots + tail, separator, max(low, 1), high)
+            members = counted(slots + tail, max(low, 1), high)
         else:
-            members = non_empty(slots + tail, separator)
+            members = non_empty(slots + tail)
         full = concat(
             (Literal("{" + layout.opening(depth)), members, Literal(layout.closing(depth) + "}"))
         )
@@ -160,11 +166,10 @@ class ObjectText:
         if objects.high is not None or objects.low > len(objects.required) + 1:
             raise NotRegular("not", "", "it counts properties beside a condition on any of them")
         layout = self._values.layout
-        separator = Literal(layout.separator(depth))
+        separator = layout.separator(depth)
         slots = self._named_slots(objects, depth)
-        if any(slot.is_required and slot.part == NOTHING for slot in slots):
+        if slots is None:
             return NOTHING
-        slots = [slot for slot in slots if slot.part != NOTHING]
         mentioned = frozenset(name for name, _ in objects.named) | names.but_names
         further = either(self._member(cell, depth) for cell in self._cells(objects))
         extra = objects.meet(Objects(every=((names, goal),)))
@@ -172,11 +177,13 @@ class ObjectText:
             self._member(cell, depth)
             for cell in self._cells_among(extra, names, mentioned)
         ]  # fmt: skip
-        lead = non_empty([*slots, Slot(further, False, repeats=True)], separator)
+        if further != NOTHING:
+            slots.append(Slot("", further, separator, is_required=False).repeated())
+        lead = non_empty(slots)
         if any(slot.is_required for slot in slots):
-            before = concat((lead, separator))
+            before = concat((lead, Literal(separator)))
         else:
-            before = either((EMPTY, concat((lead, separator))))
+            before = either((EMPTY, concat((lead, Literal(separator)))))
         return concat(
             (
                 Literal("{" + layout.opening(depth)),

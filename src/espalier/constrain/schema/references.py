@@ -102,11 +102,14 @@ MAX_CHAIN = 32  # schemas that apply each other to one value, as references to r
 
 _IN_PLACE = ("$ref", "$dynamicRef", "not", "if", "then", "else")
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
+IN_PLACE = frozenset((*_IN_PLACE, *_IN_PLACE_LISTS, "dependentSchemas"))
 
 
 def in_place(node: Node) -> list[tuple[str, Node]]:
     """Subschemas that apply to the same value as the schema, by keyword."""
     keywords = node.keywords
+    if IN_PLACE.isdisjoint(keywords):
+        return []
     found = [(keyword, keywords[keyword]) for keyword in _IN_PLACE if keyword in keywords]
     for keyword in _IN_PLACE_LISTS:
         if keyword in keywords:
@@ -123,7 +126,7 @@ def check_progress(nodes: list[Node]) -> None:
     """
     done: dict[Node, int] = {}  # how many schemas it applies one by the other
     for start in nodes:
-        if start in done:
+        if start in done or IN_PLACE.isdisjoint(start.keywords):
             continue
         open_nodes = {start}
         trail = [(start, iter(in_place(start)))]

@@ -6,69 +6,80 @@ Knows no JSON. Sizes stay near the number of parts: alternatives are halved, not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from espalier.constrain.pattern import EMPTY, NOTHING, Pattern
-from espalier.constrain.schema.construct import concat, either, optional, repeat
+from espalier.constrain.pattern import EMPTY, NOTHING, Literal, Pattern, Repeat
+from espalier.constrain.schema.construct import concat, either, led_by, repeat
 from espalier.constrain.schema.refusal import NotRegular
 
 MAX_COUNTED = 8  # optional parts of which some number must be there
 
 
-@dataclass(frozen=True, slots=True)
 class Slot:
-    """One part; `high` times at most where it repeats (None for any number of times)."""
+    """One part: a text, then a value; it may repeat, `high` times at most (None: without end)."""
 
-    part: Pattern
-    is_required: bool
-    repeats: bool = False
-    low: int = 0
-    high: int | None = None
+    __slots__ = ("_separator", "_text", "_value", "after", "high", "is_required", "low", "repeats")
+
+    def __init__(self, text: str, value: Pattern, separator: str, *, is_required: bool) -> None:
+        self._text = text
+        self._value = value
+        self._separator = separator
+        self.is_required = is_required
+        self.repeats = False
+        self.low = 0
+        self.high: int | None = None
+        following = led_by(separator + text, value)
+        self.after = following if is_required else Repeat(following, 0, 1)
+
+    def repeated(self, low: int = 0, high: int | None = None) -> Slot:
+        """The same part `low` to `high` times."""
+        found = Slot(self._text, self._value, self._separator, is_required=low > 0)
+        found.repeats, found.low, found.high = True, low, high
+        found.after = repeat(led_by(self._separator + self._text, self._value), low, high)
+        return found
+
+    @property
+    def first(self) -> Pattern:
+        """The slot where it is there, and nothing precedes it."""
+        part = led_by(self._text, self._value)
+        if not self.repeats:
+            return part
+        if self.high == 0:
+            return NOTHING
+        most = None if self.high is None else self.high - 1
+        return concat((part, self.repeated(max(self.low - 1, 0), most).after))
+
+    @property
+    def required_after(self) -> Pattern:
+        """The slot where it is there, and something precedes it."""
+        return led_by(self._separator + self._text, self._value)
+
+    @property
+    def before(self) -> Pattern:
+        """The slot, which may be missing, where something follows it."""
+        return Repeat(concat((led_by(self._text, self._value), Literal(self._separator))), 0, 1)
 
 
-def after_others(slot: Slot, separator: Pattern) -> Pattern:
-    """A slot where something precedes it."""
-    one = concat((separator, slot.part))
-    if slot.repeats:
-        return repeat(one, slot.low, slot.high)
-    return one if slot.is_required else optional(one)
-
-
-def first_there(slot: Slot, separator: Pattern) -> Pattern:
-    """A slot that is there, and first."""
-    if not slot.repeats:
-        return slot.part
-    if slot.high == 0:
-        return NOTHING
-    most = None if slot.high is None else slot.high - 1
-    more = repeat(concat((separator, slot.part)), max(slot.low - 1, 0), most)
-    return concat((slot.part, more))
-
-
-def non_empty(slots: Sequence[Slot], separator: Pattern) -> Pattern:
+def non_empty(slots: Sequence[Slot]) -> Pattern:
     """The slots in order, at least one of them there. A required slot is always there."""
     first = next((index for index, slot in enumerate(slots) if slot.is_required), None)
     if first is None:
-        return _some(slots, separator)
-    before = [optional(concat((slot.part, separator))) for slot in slots[:first]]
-    after = [after_others(slot, separator) for slot in slots[first + 1 :]]
-    return concat((*before, first_there(slots[first], separator), *after))
+        return _some(slots)
+    before = [slot.before for slot in slots[:first]]
+    return concat((*before, slots[first].first, *(slot.after for slot in slots[first + 1 :])))
 
 
-def _some(slots: Sequence[Slot], separator: Pattern) -> Pattern:
+def _some(slots: Sequence[Slot]) -> Pattern:
     """Optional slots, at least one of them there."""
     if not slots:
         return NOTHING
     if len(slots) == 1:
-        return first_there(slots[0], separator)
+        return slots[0].first
     middle = len(slots) // 2
-    later = [after_others(slot, separator) for slot in slots[middle:]]
-    return either(
-        (concat((_some(slots[:middle], separator), *later)), _some(slots[middle:], separator))
-    )
+    later = [slot.after for slot in slots[middle:]]
+    return either((concat((_some(slots[:middle]), *later)), _some(slots[middle:])))
 
 
-def counted(slots: Sequence[Slot], separator: Pattern, low: int, high: int | None) -> Pattern:
+def counted(slots: Sequence[Slot], low: int, high: int | None) -> Pattern:
     """The slots in order, `low` to `high` of them there, which excludes none at all.
 
     Raises NotRegular, with no place, where too many are optional.
@@ -80,12 +91,10 @@ def counted(slots: Sequence[Slot], separator: Pattern, low: int, high: int | Non
             "",
             f"it counts {num_optional} optional properties; at most {MAX_COUNTED} can be",
         )
-    return _counted(tuple(slots), separator, low, high, True)
+    return _counted(tuple(slots), low, high, True)
 
 
-def _counted(
-    slots: tuple[Slot, ...], separator: Pattern, low: int, high: int | None, is_first: bool
-) -> Pattern:
+def _counted(slots: tuple[Slot, ...], low: int, high: int | None, is_first: bool) -> Pattern:
     least = sum(slot.is_required for slot in slots)
     most = None if any(slot.repeats for slot in slots) else len(slots)
     if (most is not None and low > most) or (high is not None and high < least):
@@ -93,18 +102,16 @@ def _counted(
     if not slots:
         return NOTHING if is_first else EMPTY
     if low <= least and (high is None or (most is not None and high >= most)) and not is_first:
-        return concat(after_others(slot, separator) for slot in slots)
+        return concat(slot.after for slot in slots)
     head, rest = slots[0], slots[1:]
+    if head.repeats:
+        bounded = head.repeated(max(low, 0), high)
+        return bounded.first if is_first else bounded.after
     fewer = None if high is None else high - 1
     options = []
-    if head.repeats:
-        bounded = Slot(head.part, low > 0, True, max(low, 0), high)
-        options.append(first_there(bounded, separator) if is_first
-                       else after_others(bounded, separator))  # fmt: skip
-        return either(options)
-    part = head.part if is_first else concat((separator, head.part))
     if high is None or high > 0:
-        options.append(concat((part, _counted(rest, separator, low - 1, fewer, False))))
+        part = head.first if is_first else head.required_after
+        options.append(concat((part, _counted(rest, low - 1, fewer, False))))
     if not head.is_required:
-        options.append(_counted(rest, separator, low, high, is_first))
+        options.append(_counted(rest, low, high, is_first))
     return either(options)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from espalier.constrain.membership import is_member
 from espalier.constrain.pattern import Pattern
 from espalier.constrain.schema.json_text import quoted
-from espalier.constrain.schema.naive_match import matches
 
 
 class Texts:
@@ -25,4 +25,4 @@ class Texts:
 
     def has(self, text: str) -> bool:
         """The text is one of them."""
-        return matches(self.pattern, text)
+        return is_member(self.pattern, text)
