@@ -24,13 +24,13 @@ class Decoder(Protocol):
 def report(
     outcomes: Mapping[tuple[Job, Peer], Outcome], tokenizer: Decoder
 ) -> dict[str, dict[str, Any]]:
-    """For each job the figures of each peer, and Espalier's ratio to the fastest valid one."""
+    """Figures of each peer at each job; Espalier's ratio to the fastest counts valid outputs."""
     found: dict[str, dict[str, Any]] = {}
     best: dict[str, dict[str, float]] = {}
     for (job, peer), outcome in outcomes.items():
         figures, programs_s = _figures(job, outcome, tokenizer)
         found.setdefault(job.name, {})[str(peer)] = figures
-        if programs_s is not None:
+        if programs_s:
             best.setdefault(job.name, {})[str(peer)] = programs_s
     for name, rates in best.items():
         others = {peer: rate for peer, rate in rates.items() if peer != ESPALIER}
@@ -64,7 +64,7 @@ def _figures(job: Job, outcome: Outcome, tokenizer: Decoder) -> tuple[dict[str, 
         "rounds": [round(one.rate, 3) for one in figure.rounds],
     }
     if figure.num_disturbed:
-        figures["rounds in which others worked"] = figure.num_disturbed
+        figures["rounds disturbed by others"] = figure.num_disturbed
     if outcome.problem is not None:
         figures["problem"] = outcome.problem
     return figures, median * num_valid / len(outputs)

@@ -111,7 +111,10 @@ class ConstrainedRounds:
         else:
             if number > 0:
                 outcome.trials.append(trial)
-            _note(f"round {number} {job.name:20} {peer!s:16} {trial.seconds:8.2f} s")
+            _note(
+                f"round {number} {job.name:20} {peer!s:16} {trial.seconds:8.2f} s, "
+                f"others took {trial.others:.0%}"
+            )
         if outcome.problem is not None:
             _note(f"{job.name}, {peer}: {outcome.problem}")
 

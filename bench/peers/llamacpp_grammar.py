@@ -43,9 +43,9 @@ class GrammarChoice:
         tried = np.array([(best, logits[best], 0.0)], dtype=_CANDIDATE)
         self._apply(tried)
         if np.isneginf(tried["logit"][0]):
-            masked = np.zeros(len(logits), dtype=_CANDIDATE)
+            masked = np.empty(len(logits), dtype=_CANDIDATE)
             masked["id"] = np.arange(len(logits))
-            masked["logit"] = logits
+            masked["logit"], masked["p"] = logits, 0.0
             self._apply(masked)
             best = int(masked["logit"].argmax())
         return best

@@ -171,10 +171,21 @@ def test_report_counts_text_tokens_and_valid_outputs() -> None:
         "rounds": [4.0, 8.0],
     }
     assert found["vllm:guidance"]["valid"] == "3 of 4"
-    assert found["vllm:guidance"]["rounds in which others worked"] == 1
+    assert found["vllm:guidance"]["rounds disturbed by others"] == 1
     assert found["vllm:guidance"]["problem"] == "died"
     assert found["openvino"] == {"none, since": "not here"}
     assert found["espalier / fastest peer"] == "4.00 (vllm:guidance)"
+
+
+def test_peer_without_a_valid_output_is_not_the_fastest() -> None:
+    job = Job("digits", (DIGITS,), is_cached=False)
+    outcomes = {
+        (job, ESPALIER): Outcome([Trial(0.5, [[*b"12"]], 0.0)]),
+        (job, VLLM): Outcome([Trial(0.1, [[*b"x"]], 0.0)]),
+    }
+    found = report(outcomes, Bytes())["digits, 1 rows"]
+    assert found["vllm:guidance"]["valid"] == "0 of 1"
+    assert set(found) == {"espalier", "vllm:guidance"}
 
 
 @pytest.mark.parametrize(
