@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 ALPHABET = "aabbcABC01_ -.\n\tkK\u212as\u017fi\u0130\u0131\xdf\u1e9e\xe9\xc9\u0663\u2028\U0001f600"
-MAX_TEXT_CHARS = 7
-_MAX_NESTED = 2  # repeats in each other: the time of `re` grows exponentially with more
+MAX_TEXT_CHARS = 8
+FEW_TEXT_CHARS = 5  # where many repeats may be in each other: the time of `re` grows exponentially
+_REPEATS = re.compile(r"[*+{]")
+_MAX_NESTED = 2  # repeats in each other, but for `?`
 
 Maker = Callable[[], str]
 
@@ -44,7 +46,9 @@ def regex_cases(seed: int, num_regexes: int, num_texts: int) -> Iterator[RegexCa
             re.compile(part.text)
         except re.error:
             continue  # an anchor or an empty part that is repeated
-        yield RegexCase(part.text, tuple(_texts(source, part.make, num_texts)))
+        max_chars = MAX_TEXT_CHARS if len(_REPEATS.findall(part.text)) <= 2 else FEW_TEXT_CHARS
+        texts = _texts(source, part.make, max_chars, num_texts)
+        yield RegexCase(part.text, tuple(texts))
         num_regexes -= 1
 
 
@@ -55,13 +59,13 @@ def _with_flags(generator: _Generator, source: random.Random) -> Part:
     return Part(f"(?{flags}){part.text}" if flags else part.text, part.make, False)
 
 
-def _texts(source: random.Random, make: Maker, count: int) -> Iterator[str]:
+def _texts(source: random.Random, make: Maker, max_chars: int, count: int) -> Iterator[str]:
     for _ in range(count):
         kind = source.random()
         if kind < 0.15:
-            text = "".join(source.choices(ALPHABET, k=source.randrange(6)))
+            text = "".join(source.choices(ALPHABET, k=source.randrange(max_chars)))
         else:
-            text = make()[:MAX_TEXT_CHARS]
+            text = make()[:max_chars]
             if kind < 0.6:
                 text = _mutated(source, text)
         yield text

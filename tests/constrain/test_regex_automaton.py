@@ -35,7 +35,7 @@ def test_automaton_of_a_regex_has_the_texts_that_fullmatch_has(seed: int) -> Non
         try:
             pattern = parse_regex(case.regex)
         except UserInputError as error:
-            assert "an anchor that holds in some rounds" in str(error)  # noqa: PT017
+            assert "anchor" in str(error)  # noqa: PT017
             num_refused += 1
             continue
         try:

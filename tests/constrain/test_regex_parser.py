@@ -53,7 +53,7 @@ def test_fullmatch_says_the_same_of_random_pairs(seed: int) -> None:
         try:
             pattern = parse_regex(case.regex)
         except UserInputError as error:
-            assert "an anchor that holds in some rounds" in str(error)  # noqa: PT017
+            assert "anchor" in str(error)  # noqa: PT017
             num_refused += 1
             continue
         expression = re.compile(case.regex)
