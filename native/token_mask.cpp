@@ -153,7 +153,7 @@ bool may_have_text_of_tokens(LazyDfa& dfa, const TokenTrie& trie) {
   std::vector<bool> is_reached(dfa.start() + 1);
   is_reached[dfa.start()] = true;
   bool is_found = false;
-  constexpr int kMaxWalks = 32;
+  constexpr size_t kMaxNodes = 4'000'000;  // in all walks: 10 to 20 ms
   const auto reach = [&](const TrieNode& node, uint32_t state) {
     if (node.token >= trie.num_tokens()) return;
     is_found = is_found || dfa.is_accepting(state);
@@ -162,8 +162,8 @@ bool may_have_text_of_tokens(LazyDfa& dfa, const TokenTrie& trie) {
     is_reached[state] = true;
     reached.push_back(state);
   };
-  for (int i = 0; !is_found && !reached.empty(); ++i) {
-    if (i == kMaxWalks) return true;
+  for (size_t i = 1; !is_found && !reached.empty(); ++i) {
+    if (i * trie.nodes().size() > kMaxNodes) return true;
     const uint32_t state = reached.back();
     reached.pop_back();
     walk(dfa, state, trie.nodes(), trie.max_token_bytes(), reach);

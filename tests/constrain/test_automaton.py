@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.constrain.pattern_strategies import COMPLETE, TINY, json_string, patterns
 from tests.constrain.tiny_vocabulary import TinyTokenizer, allowed
 
-from espalier.constrain import automaton
+from espalier.constrain import explored_automaton
 from espalier.constrain.automaton import AutomatonGrammar, AutomatonMatcher
 from espalier.constrain.automaton_reference import ReferenceMatcher, can_start, matches
 from espalier.constrain.matcher import MAX_FORCED_BYTES, Matcher
@@ -103,7 +103,7 @@ def test_starting_again_in_a_full_automaton_changes_no_answer(
 ) -> None:
     """With room for few states every other step starts again, or ends at the limit."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(automaton, "MAX_STATES", 30)
+        patch.setattr(explored_automaton, "MAX_STATES", 30)
         try:
             twin = ReferenceMatcher(pattern, TINY)
             matcher = AutomatonGrammar(pattern, TINY).matcher()
@@ -117,7 +117,7 @@ def test_starting_again_in_a_full_automaton_changes_no_answer(
 
 
 def test_what_others_explored_ends_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automaton, "MAX_STATES", 200)
+    monkeypatch.setattr(explored_automaton, "MAX_STATES", 200)
     pattern = Concat((Repeat(Alternation((A, B)), 0, None), A, Repeat(Alternation((A, B)), 6, 6)))
     grammar = AutomatonGrammar(pattern, TINY)
     twin = ReferenceMatcher(pattern, TINY)
@@ -430,7 +430,7 @@ def test_matching_beyond_the_limits_ends_with_an_error(pattern: Pattern) -> None
 def test_a_text_with_too_many_states_of_its_own_ends_at_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(automaton, "MAX_STATES", 2_000)
+    monkeypatch.setattr(explored_automaton, "MAX_STATES", 2_000)
     pattern = Concat((a_or_b(0, None), A, a_or_b(30, 30)))
     matcher = AutomatonGrammar(pattern, COMPLETE).matcher()
     with pytest.raises(CapacityError, match="more than 2000 states"):
