@@ -46,7 +46,8 @@ class Espalier:
     def start(self, vocabulary: dict[str, Any]) -> dict[str, Any]:
         self._tokenizer = _Tokenizer(vocabulary)
         self._compiler = GrammarCompiler(self._tokenizer, vocabulary["vocab_size"])
-        self._compiler.compile(Constraint(ConstraintKind.REGEX, "a"))  # reads the vocabulary
+        for kind, text in ((ConstraintKind.REGEX, "a"), (ConstraintKind.LARK, 'start: "a"')):
+            self._compiler.compile(Constraint(kind, text))  # reads the vocabulary
         return {"version": espalier.__version__}
 
     def compile(self, schema: str) -> Grammar:
