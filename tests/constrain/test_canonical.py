@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -26,12 +25,10 @@ TEXT = (
 )
 
 
-@pytest.fixture(scope="module", params=["ESPALIER_TEST_SMOLLM2", "ESPALIER_TEST_GEMMA3"])
+@pytest.fixture(scope="module", params=["smollm2_path", "gemma3_path"])
 def real(request: pytest.FixtureRequest) -> Tokenizer:
-    path = os.environ.get(request.param)
-    if path is None:
-        pytest.skip(f"{request.param} names no model file")
-    return load_model(Path(path)).tokenizer
+    path: Path = request.getfixturevalue(request.param)
+    return load_model(path).tokenizer
 
 
 def as_text(token_ids: list[int]) -> str:
