@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 ALPHABET = "aabbcABC01_ -.\n\tkK\u212as\u017fi\u0130\u0131\xdf\u1e9e\xe9\xc9\u0663\u2028\U0001f600"
 MAX_TEXT_CHARS = 8
-FEW_TEXT_CHARS = 5  # where many repeats may be in each other: the time of `re` grows exponentially
+FEW_TEXT_CHARS = 5  # where there are many repeats
 _REPEATS = re.compile(r"[*+{]")
-_MAX_NESTED = 2  # repeats in each other, but for `?`
+_MAX_NESTED = 1  # repeats in each other, but for `?`: the time of `re` grows exponentially
 
 Maker = Callable[[], str]
 

@@ -27,7 +27,7 @@ def spells(grammar: AutomatonGrammar, text: str) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("seed", [21, 22, 23, 25])  # re takes for ever on a regex of seed 24
+@pytest.mark.parametrize("seed", [21, 22, 23, 24])
 def test_automaton_of_a_regex_has_the_texts_that_fullmatch_has(seed: int) -> None:
     num_refused = num_matches = 0
     for case in regex_cases(seed, NUM_REGEXES, NUM_TEXTS):

@@ -186,6 +186,33 @@ def test_anchors_are_replaced_by_what_they_mean(regex: str, pattern: Pattern) ->
         assert is_member(pattern, text) == bool(expression.fullmatch(text)), text
 
 
+QUANTIFIERS = ["*", "+", "?", "{2}", "{1,2}", "{2,}", "{,2}", "*?", "{0}"]
+
+
+@pytest.mark.parametrize("outer", QUANTIFIERS)
+def test_repeats_in_repeats_mean_what_fullmatch_says(outer: str) -> None:
+    texts = list(_texts_over("ab", 5))
+    for inner in QUANTIFIERS:
+        bodies = [
+            f"a{inner}",
+            f"a{inner}|b",
+            f"a{inner}b?",
+            f"(?:a{inner}b{inner})?",
+            f"a|b{inner}^",
+        ]
+        for body in bodies:
+            regex = f"(?:{body}){outer}b?"
+            try:
+                pattern = parse_regex(regex)
+            except UserInputError as error:
+                assert "^" in body, regex
+                assert "anchor" in str(error)  # noqa: PT017
+                continue
+            expression = re.compile(regex)
+            for text in texts:
+                assert is_member(pattern, text) == bool(expression.fullmatch(text)), (regex, text)
+
+
 def _texts_over(alphabet: str, max_chars: int) -> Iterator[str]:
     texts = [""]
     for _ in range(max_chars):
