@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.constrain.dtype import MAX_DIGITS, dtype_matcher, dtype_stops
-from espalier.constrain.matcher import Matcher
+from espalier.constrain.compiler import compiler_of
+from espalier.constrain.dtype import MAX_DIGITS, dtype_stops
+from espalier.constrain.matcher import Matcher, MatcherTokenizer
+from espalier.constraint import Constraint, ConstraintKind
 from espalier.engine.output_text import OutputText
 from espalier.engine.sampler import SampledToken, Sampler, SampleRow
 from espalier.errors import UserInputError
@@ -60,6 +62,12 @@ class ByteTokenizer:
 
 
 BYTES = ByteTokenizer()
+
+
+def dtype_matcher(dtype: str, tokenizer: MatcherTokenizer) -> Matcher:
+    """As the engine makes it."""
+    compiler = compiler_of(tokenizer, tokenizer.vocab_size)
+    return compiler.compile(Constraint(ConstraintKind.DTYPE, dtype)).matcher()
 
 
 def accepts(dtype: str, text: str) -> bool:

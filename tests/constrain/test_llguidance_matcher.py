@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.constrain.library_regex import MAX_REGEX_CHARS, regex_grammar
 from tests.constrain.tiny_vocabulary import PIECES, TEXT_IDS, TINY, TinyTokenizer, allowed
 
 from espalier.constrain import llguidance_grammar
 from espalier.constrain.llguidance_matcher import LlguidanceMatcher
-from espalier.constrain.llguidance_regex import MAX_REGEX_CHARS, regex_grammar
 from espalier.errors import CapacityError, UserInputError
 
 

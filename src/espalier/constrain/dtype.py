@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from espalier.constrain.matcher import Matcher, MatcherTokenizer
 from espalier.errors import UserInputError
 
 MAX_DIGITS = 40  # before and after the point; a 128-bit number has 39
@@ -41,22 +40,12 @@ _PATTERNS = {"int": _INT, "float": _FLOAT, "bool": "True|False", "str": _JSON_ST
 DTYPES = tuple(_PATTERNS)
 
 
-def dtype_matcher(
-    dtype: str, tokenizer: MatcherTokenizer, vocab_size: int | None = None
-) -> Matcher:
-    """A matcher for a dtype: "int", "float", "bool" (True or False) or "str" (a JSON string).
-
-    `vocab_size` is the width of the model's logits where it exceeds the tokenizer's vocabulary.
-    For int and float the text is the number only once `dtype_stops` has cut it. Raises
-    UserInputError for any other dtype.
-    """
-    from espalier.constrain.llguidance_regex import regex_grammar  # a heavy library
-
-    return regex_grammar(dtype_pattern(dtype), tokenizer, vocab_size).matcher()
-
-
 def dtype_pattern(dtype: str) -> str:
-    """The regular expression of a dtype, with what may follow a number before it is cut."""
+    """The regular expression of a dtype: "int", "float", "bool" or "str" (a JSON string).
+
+    For int and float it goes on after the number; the text is the number once `dtype_stops` has cut
+    it. Raises UserInputError for any other dtype.
+    """
     if dtype not in _PATTERNS:
         raise UserInputError(f"dtype is {dtype!r}; {', '.join(map(repr, DTYPES))} are allowed.")
     return _PATTERNS[dtype]

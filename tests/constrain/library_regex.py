@@ -1,4 +1,4 @@
-"""Regular expressions by the llguidance library, as a comparison for Espalier's own automaton."""
+"""Regular expressions for the llguidance library: grammars to test its matchers with."""
 
 from __future__ import annotations
 
