@@ -5,8 +5,10 @@ Knows no grammar and no tokenizer; `constrain` compiles it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from espalier.errors import UserInputError, shown
 
@@ -64,3 +66,11 @@ class Constraint:
                 f"whitespace is {shown(self.whitespace)}; {allowed} are allowed."
             ) from None
         object.__setattr__(self, "whitespace", whitespace)
+
+
+def json_text(name: str, value: Any, error: type[UserInputError] = UserInputError) -> str:
+    """The JSON text of what was given as `name`; raises `error` for what is no JSON."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as cause:
+        raise error(f"{name} is {shown(value)}, which is no JSON: {cause}.") from cause

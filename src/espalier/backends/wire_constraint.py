@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
-from espalier.errors import SamplingError, shown
+from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace, json_text
+from espalier.errors import SamplingError
 
 _KINDS = {
     "regex": ConstraintKind.REGEX,
@@ -41,13 +40,10 @@ def split_constraint(params: Mapping[str, Any]) -> tuple[dict[str, Any], Constra
     if not given:
         return rest, None
     ((name, value),) = given.items()
-    text = value if isinstance(value, str) or name not in _AS_JSON else _as_json(name, value)
+    text = (
+        value
+        if isinstance(value, str) or name not in _AS_JSON
+        else json_text(name, value, SamplingError)
+    )
     space = JsonWhitespace.COMPACT if whitespace is None else whitespace
     return rest, Constraint(_KINDS[name], text, space)
-
-
-def _as_json(name: str, value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SamplingError(f"{name} is {shown(value)}, which is no JSON: {error}.") from error

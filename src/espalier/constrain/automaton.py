@@ -19,7 +19,7 @@ from espalier.constrain.explored_automaton import (
     ENDED,
     AllowedTokens,
     ExploredAutomaton,
-    vocabulary_of,
+    vocabularies,
 )
 from espalier.constrain.matcher import MAX_FORCED_BYTES, MatcherTokenizer
 from espalier.constrain.pattern import Pattern
@@ -46,7 +46,7 @@ class AutomatonGrammar:
         max_mask_bytes: int = MAX_MASK_BYTES,
     ) -> None:
         self._pattern = pattern
-        self._vocabulary = vocabulary_of(tokenizer)
+        self._vocabulary = vocabularies.of(tokenizer)
         self._vocab_size = tokenizer.vocab_size if vocab_size is None else vocab_size
         self._max_mask_bytes = max_mask_bytes
         self._explored = self._unexplored()

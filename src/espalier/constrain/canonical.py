@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.constrain.matcher import MatcherTokenizer
+from espalier.tokenizer.characters import begins_character, whole_characters
 
 MAX_PAIRS = 1 << 18  # pairs of tokens that are remembered
 MAX_SUFFIXES = 1 << 14
@@ -160,13 +161,13 @@ class Canonicaliser:
         None where the text ends inside a character.
         """
         end = self.text_bytes(token_ids[-4:])[-4:]
-        if len(_whole_characters(end)) < len(end):
+        if len(whole_characters(end)) < len(end):
             return None
         start = len(token_ids)
         for _ in range(2):  # the last characters, and those before them
             while start > 0 and not self._is_control[token_ids[start - 1]]:
                 start -= 1
-                if _begins_character(self._bytes[token_ids[start]]):
+                if begins_character(self._bytes[token_ids[start]]):
                     break
         return start
 
@@ -193,7 +194,7 @@ class Canonicaliser:
         for size in (*_WINDOWS, len(token_ids)):
             start = self._window_start(token_ids, size)
             window = token_ids[start:]
-            data = _whole_characters(self.text_bytes(window) + more)
+            data = whole_characters(self.text_bytes(window) + more)
             encoded = self._encoded(data)
             if encoded is None:
                 return None
@@ -208,7 +209,7 @@ class Canonicaliser:
         first = start
         while start > 0 and not self._is_control[token_ids[start - 1]]:
             start -= 1
-            if _begins_character(self._bytes[token_ids[start]]):
+            if begins_character(self._bytes[token_ids[start]]):
                 first = start
                 if len(token_ids) - start >= size:
                     break
@@ -263,7 +264,7 @@ class Canonicaliser:
         for size in (near, len(token_ids)):
             start = self._window_start(token_ids, size)
             window = token_ids[start:]
-            longer = self._encoded(_whole_characters(self.text_bytes(window) + more))
+            longer = self._encoded(whole_characters(self.text_bytes(window) + more))
             if longer is None:
                 break
             num_same = _common_length(window, longer)
@@ -309,29 +310,6 @@ class Canonicaliser:
                 self._followers.clear()
             known = self._followers[prefix] = frozenset(found)
         return known
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _begins_character(data: bytes) -> bool:
-    return not data or data[0] & 0xC0 != 0x80
-
-
-def _whole_characters(data: bytes) -> bytes:
-    """The bytes without an unfinished character at their end."""
-    for length in range(len(data), max(len(data) - 4, -1), -1):
-        if length == 0 or _is_text(data[max(0, length - 4) : length].lstrip(_CONTINUATIONS)):
-            return data[:length]
-    return data
-
-
-_CONTINUATIONS = bytes(range(0x80, 0xC0))
 
 
 def _common_length(left: Sequence[int], right: Sequence[int]) -> int:

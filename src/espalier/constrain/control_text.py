@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
-from weakref import WeakKeyDictionary
 
 from espalier.constrain.matcher import MatcherTokenizer
+from espalier.constrain.per_tokenizer import PerTokenizer
 
 
 class ControlText:
@@ -46,11 +46,7 @@ def with_control_text(tokenizer: MatcherTokenizer, text: str) -> MatcherTokenize
 
     The same object for the same arguments, as long as the tokenizer lives. Thread-safe.
     """
-    with _lock:
-        known = _known.get(tokenizer)
-        if known is None:
-            known = _known[tokenizer] = _ControlTokens(tokenizer)
-        return known.with_text(tokenizer, text)
+    return _control_tokens.of(tokenizer).with_text(tokenizer, text)
 
 
 class _ControlTokens:
@@ -62,15 +58,16 @@ class _ControlTokens:
             if tokenizer.is_control(token_id) and token_id not in tokenizer.eos_ids:
                 self._ids.setdefault(tokenizer.token_bytes(token_id), []).append(token_id)
         self._made: dict[bytes, ControlText] = {}
+        self._lock = threading.Lock()
 
     def with_text(self, tokenizer: MatcherTokenizer, text: str) -> MatcherTokenizer:
         data = text.encode()
         if data not in self._ids:
             return tokenizer
-        if data not in self._made:
-            self._made[data] = ControlText(tokenizer, self._ids[data])
-        return self._made[data]
+        with self._lock:
+            if data not in self._made:
+                self._made[data] = ControlText(tokenizer, self._ids[data])
+            return self._made[data]
 
 
-_known: WeakKeyDictionary[MatcherTokenizer, _ControlTokens] = WeakKeyDictionary()
-_lock = threading.Lock()
+_control_tokens = PerTokenizer(_ControlTokens)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from espalier.constrain.pattern import (
     Repeat,
     Without,
 )
+from espalier.constrain.per_tokenizer import PerTokenizer
 from espalier.errors import UserInputError
 
 MAX_STATES = 100_000  # of one automaton
@@ -142,14 +142,4 @@ class ExploredAutomaton:
         return found
 
 
-_vocabularies: WeakKeyDictionary[MatcherTokenizer, TokenVocabulary] = WeakKeyDictionary()
-_vocabularies_lock = threading.Lock()
-
-
-def vocabulary_of(tokenizer: MatcherTokenizer) -> TokenVocabulary:
-    """The vocabulary of a tokenizer, made once."""
-    with _vocabularies_lock:
-        vocabulary = _vocabularies.get(tokenizer)
-        if vocabulary is None:
-            vocabulary = _vocabularies[tokenizer] = TokenVocabulary(tokenizer)
-        return vocabulary
+vocabularies = PerTokenizer(TokenVocabulary)

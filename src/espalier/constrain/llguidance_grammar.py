@@ -12,7 +12,7 @@ from llguidance import LLMatcher, LLParserLimits
 
 from espalier.constrain.llguidance_failure import failure
 from espalier.constrain.llguidance_matcher import LlguidanceMatcher
-from espalier.constrain.llguidance_vocabulary import LibraryVocabulary, library_vocabulary
+from espalier.constrain.llguidance_vocabulary import LibraryVocabulary, library_vocabularies
 from espalier.constrain.matcher import MatcherTokenizer
 from espalier.errors import CapacityError, UserInputError
 
@@ -61,7 +61,7 @@ class LlguidanceGrammar:
         what: str,
         hint: str = "",
     ) -> None:
-        vocabulary = library_vocabulary(tokenizer)
+        vocabulary = library_vocabularies.of(tokenizer)
         self._vocab_size = tokenizer.vocab_size if vocab_size is None else vocab_size
         self._eos_ids = vocabulary.eos_ids
         self._compilation = _Compilation(lark, vocabulary, what, hint)

@@ -5,12 +5,10 @@ Knows no grammar. Tokenizers are referenced weakly.
 
 from __future__ import annotations
 
-import threading
-from weakref import WeakKeyDictionary
-
 from llguidance import LLTokenizer
 
 from espalier.constrain.matcher import MatcherTokenizer
+from espalier.constrain.per_tokenizer import PerTokenizer
 
 
 class LibraryVocabulary:
@@ -20,15 +18,6 @@ class LibraryVocabulary:
         self.eos_ids = frozenset(tokenizer.eos_ids)
         wrapper = _Wrapper(tokenizer, self.eos_ids)
         self.tokenizer = LLTokenizer(wrapper, eos_token=sorted(self.eos_ids) or None)
-
-
-def library_vocabulary(tokenizer: MatcherTokenizer) -> LibraryVocabulary:
-    """The library's form of a tokenizer's vocabulary. Safe to call from several threads."""
-    with _lock:
-        found = _vocabularies.get(tokenizer)
-        if found is None:
-            found = _vocabularies[tokenizer] = LibraryVocabulary(tokenizer)
-        return found
 
 
 class _Wrapper:
@@ -49,5 +38,4 @@ class _Wrapper:
         raise NotImplementedError("matchers with no_forcing tokenise nothing")
 
 
-_vocabularies: WeakKeyDictionary[MatcherTokenizer, LibraryVocabulary] = WeakKeyDictionary()
-_lock = threading.Lock()
+library_vocabularies = PerTokenizer(LibraryVocabulary)

@@ -36,7 +36,7 @@ class Constraints:
 
     def guide(self, constraint: Constraint, max_tokens: int, is_canonical: bool) -> Guide:
         """A guide at the start of an output of at most `max_tokens`. Raises as `prepare`."""
-        grammar = self._compiler.cached(constraint) or self._compiler.compile(constraint)
+        grammar = self._compiler.compile(constraint)
         return Guide(grammar.matcher(), self._canonical() if is_canonical else None, max_tokens)
 
     def statistics(self) -> CompilerStatistics:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from typing import Protocol
 
 from espalier.engine.stop_automaton import stop_automaton
+from espalier.tokenizer.characters import begins_character
 from espalier.types import SamplingParams
 
 
@@ -125,7 +126,7 @@ class OutputText:
         self._num_characters += len(piece)
         self._token_ids.append(token_id)
         self._ends.append(self._num_characters - _num_ends(ahead, decoder.has_pending))
-        self._is_whole.append(_begins_character(ahead) if ahead else not decoder.has_pending)
+        self._is_whole.append(begins_character(ahead) if ahead else not decoder.has_pending)
         self._add(piece)
         return self.matched_stop
 
@@ -192,13 +193,9 @@ class OutputText:
             self._safe_len += len(piece)
 
 
-def _begins_character(data: bytes) -> bool:
-    return data[0] & 0xC0 != 0x80
-
-
 def _num_ends(data: bytes, has_pending: bool) -> int:
     """How many characters end in UTF-8 text that may begin and end inside one."""
     if not data:
         return 0
     num_begun = sum(byte & 0xC0 != 0x80 for byte in data)
-    return num_begun + (not _begins_character(data)) - has_pending
+    return num_begun + (not begins_character(data)) - has_pending

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
+from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace, json_text
 from espalier.errors import UserInputError, shown
 from espalier.lang.options import dtype_name
 
@@ -91,7 +91,7 @@ def _schema_form(schema: Any, whitespace: JsonWhitespace | str | None) -> Form:
     if isinstance(schema, str):
         text, read = schema, None  # as in the reference
     elif isinstance(schema, Mapping):
-        text, read = _as_json("json_schema", schema), _from_json
+        text, read = json_text("json_schema", schema), _from_json
     else:
         from espalier.lang.json_types import json_type  # pydantic is a heavy library
 
@@ -104,11 +104,4 @@ def _from_json(text: str) -> Any:
 
 
 def _json_text(name: str, value: Mapping[str, Any] | str | None) -> str | None:
-    return value if value is None or isinstance(value, str) else _as_json(name, value)
-
-
-def _as_json(name: str, value: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserInputError(f"{name} is {shown(value)}, which is no JSON: {error}.") from error
+    return value if value is None or isinstance(value, str) else json_text(name, value)
