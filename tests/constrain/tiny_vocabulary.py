@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from espalier.constrain.matcher import Matcher
+from espalier.errors import UserInputError
 
 
 class TinyTokenizer:
@@ -36,3 +37,13 @@ def allowed(matcher: Matcher) -> set[int]:
     return {
         32 * word + bit for word in range(len(words)) for bit in range(32) if words[word] >> bit & 1
     }
+
+
+def spells(matcher: Matcher, text: str) -> bool:
+    """A text is one of the form; for vocabularies whose first 256 tokens are the bytes."""
+    try:
+        for byte in text.encode():
+            matcher.accept(byte)
+    except UserInputError:
+        return False
+    return matcher.is_complete

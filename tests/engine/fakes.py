@@ -133,13 +133,19 @@ def only_wanted(logits: Float32Array, batch: StepBatch) -> Float32Array:
     return logits
 
 
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
 class LetterDecoder:
-    """Token i is the i-th letter; the end token has no text."""
+    """Token i is the i-th letter, or piece of text; the end token has no text."""
 
     has_pending = False
 
+    def __init__(self, pieces: Sequence[str] = LETTERS) -> None:
+        self._pieces = pieces
+
     def push(self, token_id: int) -> str:
-        return "" if token_id == EOS_ID else chr(ord("a") + token_id)
+        return "" if token_id == EOS_ID else self._pieces[token_id]
 
     def push_bytes(self, data: bytes) -> str:
         return data.decode()

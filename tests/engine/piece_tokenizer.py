@@ -7,27 +7,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tests.engine.fakes import EOS_ID, VOCAB_SIZE
+from tests.engine.fakes import EOS_ID, VOCAB_SIZE, LetterDecoder
 
 PIECES = ("a", "b", "c", "d", "e", "{", "}", ",", "ab", "bc", "abc", "{a", "de", "},", "cd", "ee")
 MERGES = ("ab", "cd", "abc", "bc", "de", "},", "{a", "ee")  # in order of their rank
 CHARACTERS = "".join(piece for piece in PIECES if len(piece) == 1)
-
-
-class PieceDecoder:
-    has_pending = False
-
-    def push(self, token_id: int) -> str:
-        return "" if token_id == EOS_ID else PIECES[token_id]
-
-    def push_bytes(self, data: bytes) -> str:
-        return data.decode()
-
-    def bytes_of(self, token_id: int) -> bytes:
-        return self.push(token_id).encode()
-
-    def finish(self) -> str:
-        return ""
 
 
 class PieceTokenizer:
@@ -35,13 +19,13 @@ class PieceTokenizer:
     eos_ids = (EOS_ID,)
 
     def token_bytes(self, token_id: int) -> bytes:
-        return PieceDecoder().push(token_id).encode()
+        return LetterDecoder(PIECES).push(token_id).encode()
 
     def is_control(self, token_id: int) -> bool:
         return token_id == EOS_ID
 
-    def decoder(self, *, skip_special_tokens: bool = True) -> PieceDecoder:
-        return PieceDecoder()
+    def decoder(self, *, skip_special_tokens: bool = True) -> LetterDecoder:
+        return LetterDecoder(PIECES)
 
     def encode(self, text: str, *, at_start: bool = True) -> list[int]:
         parts = list(text)

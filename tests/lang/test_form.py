@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, field_validator
+from tests.lang.appending import run
 
 from espalier.backends.scripted import ScriptedBackend
 from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
 from espalier.errors import GenerationError, UserInputError
 from espalier.lang.api import gen
 from espalier.lang.form import form_of
-from espalier.lang.function import function
 from espalier.lang.ir import SglGen, SglSelect
-from espalier.lang.state import ProgramState
 
 
 class Person(BaseModel):
@@ -29,15 +28,6 @@ class Point:
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-
-
-def run(*parts: Any, backend: ScriptedBackend, **options: Any) -> ProgramState:
-    @function
-    def program(s: ProgramState) -> None:
-        for part in parts:
-            s += part
-
-    return program.run(backend=backend, **options)
 
 
 @pytest.mark.parametrize(

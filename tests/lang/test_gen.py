@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.lang.appending import run
 
 from espalier.backends.scripted import ScriptedBackend
 from espalier.constraint import Constraint, ConstraintKind
@@ -12,15 +13,6 @@ from espalier.lang.function import function
 from espalier.lang.ir import SglGen, SglSelect
 from espalier.lang.state import ProgramState
 from espalier.types import TextSegment, TokenSegment
-
-
-def run(*parts: Any, backend: ScriptedBackend, **options: Any) -> ProgramState:
-    @function
-    def program(s: ProgramState) -> None:
-        for part in parts:
-            s += part
-
-    return program.run(backend=backend, **options)
 
 
 def test_t10_n_samples_are_a_list_and_the_first_is_appended() -> None:
