@@ -21,6 +21,17 @@ def positives(text: str) -> list[int]:
     return sorted({positive(part.strip()) for part in text.split(",")})
 
 
+def model_parser(description: str) -> argparse.ArgumentParser:
+    """A parser with the options of benches that run one model in this process."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--model", default=None)
+    parser.add_argument("--weights", default="auto")
+    parser.add_argument("--isa", default="auto")
+    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
 def rounds_parser(description: str, num_rounds: int, peers: str) -> argparse.ArgumentParser:
     """A parser with the options that these benches share; `peers` names the default peers."""
     parser = argparse.ArgumentParser(description=description)

@@ -21,6 +21,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import numpy as np
+from bench.engine.options import model_parser
 from bench.engine.profile import CONTEXT, batch_of, profile_step
 from bench.report import commit_id, cpu_name, print_report
 
@@ -96,13 +97,8 @@ def run(model: LoadedModel, options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Measures everything and prints it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default=None)
+    parser = model_parser(__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 16])
-    parser.add_argument("--weights", default="auto")
-    parser.add_argument("--isa", default="auto")
-    parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     result = run(load_model(resolve_model(options.model)), options)
     if options.json:
