@@ -1,6 +1,7 @@
 """Patterns put together: the same texts in fewer parts.
 
-Knows Pattern and nothing of JSON. What plainly has no text becomes NOTHING.
+Knows Pattern and nothing of JSON. What plainly has no text becomes NOTHING. `simplified` does more,
+as regexes need it: with its functions here a schema took a tenth longer, for the same automaton.
 """
 
 from __future__ import annotations
