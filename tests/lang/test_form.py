@@ -131,6 +131,8 @@ def test_whitespace_goes_with_the_schema() -> None:
         ({"regex": 5}, "the regex is 5"),
         ({"json_schema": {"a": object()}}, "is no JSON"),
         ({"json_schema": 5}, "json_schema is 5"),
+        ({"json_schema": lambda: 1}, "a function"),
+        ({"tool_calls": 5}, "tool_calls is 5"),
     ],
 )
 def test_t11_forms_that_contradict_raise_at_the_call(given: dict[str, Any], message: str) -> None:

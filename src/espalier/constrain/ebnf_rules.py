@@ -26,7 +26,7 @@ def checked_rules(rules: Rules, root: str) -> Rules:
     """
     for name in (root, *(used for body in rules.values() for used in rule_names(body))):
         if name not in rules:
-            known = ", ".join(sorted(rules)[:20])
+            known = ", ".join(sorted(rules)[:20]) or "none"
             raise UserInputError(
                 f"The EBNF grammar has no rule {name!r}, which it needs; its rules are: {known}."
             )

@@ -104,4 +104,6 @@ def _from_json(text: str) -> Any:
 
 
 def _json_text(name: str, value: Mapping[str, Any] | str | None) -> str | None:
+    if not isinstance(value, (str, Mapping, type(None))):
+        raise UserInputError(f"{name} is {shown(value)}; a dict or JSON text is allowed.")
     return value if value is None or isinstance(value, str) else json_text(name, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,11 @@ def json_type(kind: Any) -> tuple[str, Callable[[str], Any]]:
             f"json_schema is {shown(kind)}; a type needs pydantic, which is not installed. Install "
             "it (pip install 'espalier-lm[types]'), or give the schema as a dict or JSON text."
         ) from None
+    if inspect.isroutine(kind):  # pydantic would call it with what was generated
+        raise UserInputError(
+            f"json_schema is {shown(kind)}, a function; JSON text, a dict, a pydantic model or a "
+            "type is allowed."
+        )
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
         schema = adapter.json_schema()

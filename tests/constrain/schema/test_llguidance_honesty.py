@@ -85,3 +85,31 @@ def test_pretty_trees_have_a_bound() -> None:
     for _ in range(23):
         value = value["parts"][0]
     assert accepts(grammar, json.dumps(value, indent=2))
+
+
+ENDLESS: dict[str, Any] = {"type": "array", "items": {"$ref": "#"}, "minItems": 1}
+
+
+def test_values_that_never_end_are_refused_before_they_begin() -> None:
+    with pytest.raises(UserInputError, match=r"allows no value.*never end"):
+        byte_grammar(ENDLESS)
+
+
+def test_a_part_that_never_ends_is_not_begun() -> None:
+    endless = {**ENDLESS, "items": {"$ref": "#/$defs/endless"}}
+    schema = {
+        "$defs": {"endless": endless, "list": {"type": "array", "items": {"$ref": "#/$defs/list"}}},
+        "anyOf": [
+            {"type": "null"},
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/endless"}},
+             "additionalProperties": False},
+            {"$ref": "#/$defs/list"},
+        ],
+    }  # fmt: skip
+    grammar = byte_grammar(schema)
+    assert accepts(grammar, "null")
+    assert accepts(grammar, "{}")
+    assert accepts(grammar, "[[],[[]]]")
+    matcher = grammar.matcher()
+    matcher.accept(ord("{") + 1)  # token 0 is the end of text
+    assert matcher.forced_bytes() == b"}"

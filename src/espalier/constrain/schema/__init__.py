@@ -8,7 +8,7 @@ from espalier.constrain.pattern import NOTHING, Pattern
 from espalier.constrain.schema.builder import Builder
 from espalier.constrain.schema.check import check_schema
 from espalier.constrain.schema.layout import Layout
-from espalier.constrain.schema.llguidance_honesty import llguidance_enforces
+from espalier.constrain.schema.llguidance_honesty import keywords_are_enforced
 from espalier.constrain.schema.node import CheckedSchema, goal_of
 from espalier.constrain.schema.refusal import NotRegular, refusal
 from espalier.constraint import JsonWhitespace
@@ -52,7 +52,8 @@ def schema_pattern(
         ) from None
     if found == NOTHING:
         raise UserInputError(
-            "The JSON schema allows no value: its keywords contradict each other, or it is false."
+            "The JSON schema allows no value: its keywords contradict each other, its values never "
+            "end, or it is false."
         )
     return found
 
@@ -68,3 +69,18 @@ def bounded_schema_pattern(
         return schema_pattern(checked, whitespace, max_recursion=MAX_RECURSION)
     except NotRegular as error:
         raise refusal(error.keyword, error.path, error.reason) from None
+
+
+def llguidance_enforces(checked: CheckedSchema) -> bool:
+    """The library enforces every keyword of the schema, as far as is known, and ends its values.
+
+    It would begin a value that stands inside itself without end, and never finish it.
+    """
+    if not keywords_are_enforced(checked):
+        return False
+    builder = Builder(Layout(JsonWhitespace.COMPACT), MAX_RECURSION)
+    try:
+        builder.build(goal_of(checked.root))
+        return not builder.has_endless_goals()
+    except (NotRegular, UserInputError, RecursionError):
+        return True  # beyond what patterns can tell

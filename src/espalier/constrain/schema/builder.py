@@ -78,6 +78,10 @@ class Builder:
             self._recursive = recursive_goals(goal, tracer.parts_of)
         return self.pattern(goal, 0)
 
+    def has_endless_goals(self) -> bool:
+        """Some part of the schema that was built allows only values that never end."""
+        return any(self.pattern(goal, 0) == NOTHING for goal in self._recursive)
+
     def pattern(self, goal: Goal, depth: int) -> Pattern:
         """JSON texts, inside `depth` arrays and objects, of the values that satisfy a goal."""
         if goal == NEVER:
@@ -165,6 +169,10 @@ class _Tracer(Builder):
                 with suppress(NotRegular):
                     self._text_of(found, 0, goal)
         return tuple(self._parts)
+
+    def has_endless_goals(self) -> bool:
+        """Some part of the schema that was built allows only values that never end."""
+        return any(self.pattern(goal, 0) == NOTHING for goal in self._recursive)
 
     def pattern(self, goal: Goal, depth: int) -> Pattern:
         """Notes the goal; any pattern that has texts does."""

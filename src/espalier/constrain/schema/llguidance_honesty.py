@@ -42,7 +42,7 @@ _SAYS_WHAT = frozenset(("type", "const", "enum", "$ref", "anyOf", "allOf"))
 _FORMATS = frozenset(("uuid", "ipv4", "ipv6", "duration"))
 
 
-def llguidance_enforces(checked: CheckedSchema) -> bool:
+def keywords_are_enforced(checked: CheckedSchema) -> bool:
     """The library enforces every keyword of the schema, as far as is known."""
     seen = {checked.root}
     pending = [checked.root]
