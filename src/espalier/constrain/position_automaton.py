@@ -6,9 +6,10 @@ business of `automaton`. Knows no syntax that a pattern was written in.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from espalier.constrain.code_points import includes
+from espalier.constrain.code_points import code_points, includes
 from espalier.constrain.pattern import (
     Alternation,
     CharClass,
@@ -20,9 +21,10 @@ from espalier.constrain.pattern import (
 )
 from espalier.errors import CapacityError
 
-MAX_LINKS = 2_048  # positions and members of their sets: what one character costs at most
+MAX_LINKS = 4_096  # positions and members of their sets: what one character costs at most
 ACCEPT = -1
 _MAX_KNOWN_CHARACTERS = 10_000
+_SURROGATE = re.compile("[\ud800-\udfff]")  # no text has one
 
 Positions = frozenset[int]
 Kinds = frozenset[int]
@@ -75,14 +77,14 @@ def position_automaton(pattern: Pattern) -> PositionAutomaton:
     Raises CapacityError beyond MAX_LINKS.
     """
     builder = _Builder()
-    start = builder.build(pattern, {ACCEPT})
-    followers = {id(after): after for after in builder.following}
+    start = builder.resolved(builder.build(pattern, {ACCEPT}))
+    followers = {id(after): builder.resolved(after) for after in builder.following}
     indices = {key: index for index, key in enumerate(followers)}
     numbers = builder.numbers.items()
     return PositionAutomaton(
-        start=frozenset(start),
+        start=start,
         kinds=tuple(builder.kinds),
-        followers=tuple(map(frozenset, followers.values())),
+        followers=tuple(followers.values()),
         following=tuple(indices[id(after)] for after in builder.following),
         _characters={key: kind for key, kind in numbers if isinstance(key, str)},
         _classes=tuple((kind, key) for key, kind in numbers if isinstance(key, tuple)),
@@ -91,22 +93,30 @@ def position_automaton(pattern: Pattern) -> PositionAutomaton:
 
 
 class _Builder:
-    """Builds from the end: the set of what follows a part is there before the part is."""
+    """Builds from the end: the set of what follows a part is there before the part is.
+
+    Only the rounds of a repeat without end follow one another; the number of the repeat, counted
+    down from -2, stands for them until all is built.
+    """
 
     def __init__(self) -> None:
         self.kinds: list[int] = []
         self.following: list[set[int]] = []
         self.numbers: dict[str | CodePoints, int] = {}
+        self._rounds: list[set[int]] = []
         self._num_links = 0
 
     def build(self, pattern: Pattern, after: set[int]) -> set[int]:
-        """First positions of a pattern that `after` follows; `after` may still grow (a loop)."""
+        """First positions of a pattern that `after` follows; none where nothing can follow."""
+        if not after:
+            return after
         if isinstance(pattern, Literal):
             for character in reversed(pattern.text):
                 after = {self._position(character, after)}
-            return after
+            return after if not _SURROGATE.search(pattern.text) else set()
         if isinstance(pattern, CharClass):
-            return {self._position(pattern.ranges, after)} if pattern.ranges else set()
+            ranges = code_points(pattern.ranges)
+            return {self._position(ranges, after)} if ranges else set()
         if isinstance(pattern, Concat):
             for part in reversed(pattern.parts):
                 after = self.build(part, after)
@@ -118,10 +128,10 @@ class _Builder:
 
     def _repeat(self, pattern: Repeat, after: set[int]) -> set[int]:
         if pattern.high is None:
-            rounds: set[int] = set()
-            first = self.build(pattern.inner, rounds)
-            rounds |= self._joined([first, after])
-            after = rounds
+            index = len(self._rounds)
+            self._rounds.append(set())
+            first = self.build(pattern.inner, {-2 - index})
+            self._rounds[index] = after = self._joined([first, after])
         else:
             for _ in range(pattern.high - pattern.low):
                 self._count(1)  # inner may be empty text
@@ -130,6 +140,16 @@ class _Builder:
             self._count(1)
             after = self.build(pattern.inner, after)
         return after
+
+    def resolved(self, positions: set[int]) -> Positions:
+        """The set with the positions that its numbers of repeats stand for."""
+        found, waiting = set(positions), [number for number in positions if number < ACCEPT]
+        while waiting:
+            new = self._rounds[-2 - waiting.pop()] - found
+            found |= new
+            waiting += [number for number in new if number < ACCEPT]
+        self._count(len(found))
+        return frozenset(number for number in found if number >= ACCEPT)
 
     def _position(self, key: str | CodePoints, after: set[int]) -> int:
         self.kinds.append(self.numbers.setdefault(key, len(self.numbers)))

@@ -41,7 +41,7 @@ class SearchAutomaton:
         self._positions = positions
         self.start = _State(())
         self._states: dict[_Groups, _State] = {(): self.start}
-        self._num_kept = 0
+        self.num_kept = 0
 
     def kinds_of(self, character: str) -> Kinds:
         """See PositionAutomaton."""
@@ -73,11 +73,11 @@ class SearchAutomaton:
         return state
 
     def _count(self, num_kept: int) -> None:
-        self._num_kept += num_kept
-        if self._num_kept > MAX_KEPT:
+        self.num_kept += num_kept
+        if self.num_kept > MAX_KEPT:
             self.start.row.clear()
             self._states = {(): self.start}
-            self._num_kept = 0
+            self.num_kept = 0
 
 
 class RegexSearch:

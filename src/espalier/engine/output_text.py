@@ -106,6 +106,13 @@ class OutputText:
         self._add(piece)
         return self.matched_stop
 
+    def push_end(self, token_id: int) -> None:
+        """Adds a token that ends the text by itself, whatever stops its own text completes."""
+        self._show(self._held_back)
+        self._held_back = ""
+        self._search = None
+        self.push(token_id)
+
     def take_back(self, num_tokens: int) -> None:
         """Takes back the last tokens, but none of their text: the next tokens begin with it."""
         removed = self._token_ids[-num_tokens:]
