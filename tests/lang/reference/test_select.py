@@ -1,14 +1,17 @@
+"""Lines T-20 to T-25 of the compatibility target: `select`."""
+
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from espalier.backends.scripted import ScriptedBackend
 from espalier.errors import GenerationError, UserInputError
-from espalier.lang.api import select
+from espalier.lang.api import assistant, select, user
 from espalier.lang.calls import softmax_sample
 from espalier.lang.choices import (
     ChoicesDecision,
@@ -19,6 +22,13 @@ from espalier.lang.choices import (
 )
 from espalier.lang.function import function
 from espalier.lang.state import ProgramState
+from espalier.runtime import Engine
+
+
+@pytest.fixture(scope="module")
+def engine(smollm2_path: Path) -> Iterator[Engine]:
+    with Engine(smollm2_path, max_total_tokens=8192) as engine:
+        yield engine
 
 
 def entries(*logprobs: float | None) -> list[tuple[float | None, int, None]]:
@@ -174,3 +184,179 @@ def test_t25_a_method_that_decides_for_no_choice_fails_the_select() -> None:
 def test_wrong_choices_raise_at_the_call(choices: Any) -> None:
     with pytest.raises(UserInputError, match="allowed"):
         select("x", choices)
+
+
+@function
+def picks(s: ProgramState, prompt: str, choices: list[str], method: ChoicesMethod) -> None:
+    s += prompt
+    s += select("x", choices, choices_method=method)
+
+
+def picked(
+    engine: Engine,
+    prompt: str,
+    choices: list[str],
+    method: ChoicesMethod = token_length_normalized,
+) -> ProgramState:
+    return picks.run(prompt=prompt, choices=choices, method=method, backend=engine)
+
+
+class BruteForce:
+    """Probabilities from the whole next-token distribution of the model, place by place."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        tokenizer = engine.tokenizer
+        ids = range(tokenizer.vocab_size)
+        self.pieces = [b"" if tokenizer.is_control(i) else tokenizer.token_bytes(i) for i in ids]
+
+    def next_logprobs(self, context: list[int]) -> list[float]:
+        params = {"max_new_tokens": 1, "temperature": 0, "ignore_eos": True}
+        answer = self.engine.generate(
+            input_ids=context,
+            sampling_params=params,
+            return_logprob=True,
+            top_logprobs_num=len(self.pieces),
+        )
+        (row,) = answer["meta_info"]["output_top_logprobs"]
+        values = [-math.inf] * len(self.pieces)
+        for value, token_id, _ in row:
+            values[token_id] = value
+        return values
+
+    def text_probability(self, context: list[int], data: bytes) -> float:
+        """That the text goes on with these bytes, however they are cut into tokens."""
+        if not data:
+            return 1.0
+        logprobs = self.next_logprobs(context)
+        total = 0.0
+        for token_id, piece in enumerate(self.pieces):
+            if piece.startswith(data):
+                total += math.exp(logprobs[token_id])
+            elif piece and data.startswith(piece):
+                rest = self.text_probability([*context, token_id], data[len(piece) :])
+                total += math.exp(logprobs[token_id]) * rest
+        return total
+
+    def score(self, prompt: str, choice: str, others: list[str]) -> float:
+        """log P(the choice | the text of the prompt), by the tokens of both together."""
+        encode = self.engine.tokenizer.encode
+        own, joined = encode(prompt), encode(prompt + choice)
+        every = [own, *(encode(prompt + other) for other in others)]
+        shared = 0
+        while all(ids[: shared + 1] == own[: shared + 1] for ids in every) and shared < len(own):
+            shared += 1
+        together = sum(
+            self.next_logprobs(joined[:index])[joined[index]]
+            for index in range(shared, len(joined))
+        )
+        tail = b"".join(self.pieces[token_id] for token_id in own[shared:])
+        return together - math.log(self.text_probability(own[:shared], tail))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "choices"),
+    [
+        ("The capital of France is", [" Paris", " Lyon", " Rome"]),
+        ("The capital of France is ", ["Paris", "Lyon"]),  # the prompt's last token is a space
+        ("I like te", ["a", "nnis"]),  # the border lies inside a token
+        ("It is un", ["likely", "like", "likely to rain"]),  # a choice begins another
+        ("One, two,\n", [" three", "three", "\nthree"]),
+        ("Caf\u00e9", ["s", " \U0001f600", "\u00e9"]),
+    ],
+)
+def test_t20_scores_are_the_probabilities_of_exactly_the_choice(
+    engine: Engine, prompt: str, choices: list[str]
+) -> None:
+    naive = BruteForce(engine)
+    meta = picked(engine, prompt, choices).get_meta_info("x")
+    scores = [sum(entry[0] for entry in row) for row in meta["input_token_logprobs"]]
+    expected = [naive.score(prompt, choice, choices) for choice in choices]
+    assert scores == pytest.approx(expected, abs=1e-3)
+    means = [
+        score / len(row) for score, row in zip(scores, meta["input_token_logprobs"], strict=True)
+    ]
+    assert meta["normalized_prompt_logprobs"] == pytest.approx(means)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize(
+    ("prompt", "choices"),
+    [
+        ("", ["Once", "xqzt", "The end"]),
+        ("", ["a"]),
+        ("It is", [" so"]),
+        ("The word is ", ["table", "qxzjw", "\u00e9\u00e9\u00e9\u00e9\u00e9"]),
+    ],
+    ids=["empty prompt", "empty prompt and one choice", "one choice", "equal lengths of text"],
+)
+def test_t21_every_prompt_and_every_choice_is_defined_on_the_model(
+    engine: Engine, prompt: str, choices: list[str], method: ChoicesMethod
+) -> None:
+    state = picked(engine, prompt, choices, method)
+    assert state["x"] in choices
+    assert state.text() == prompt + state["x"]
+    meta = state.get_meta_info("x")
+    assert all(math.isfinite(score) for score in meta["normalized_prompt_logprobs"])
+    if len(choices) > 2:
+        assert len({len(row) for row in meta["input_token_logprobs"]}) > 1
+    if method is token_length_normalized:
+        scores = meta["normalized_prompt_logprobs"]
+        assert state["x"] == choices[scores.index(max(scores))]
+
+
+def test_t22_the_prompt_is_computed_once_and_so_is_what_choices_begin_with(
+    engine: Engine,
+) -> None:
+    engine.flush_cache()
+    prompt = "A long prompt about the weather and the sea. " * 8 + "It is"
+    beginning = " one of the many long answers that begin alike, which is number"
+    choices = [beginning + end for end in (" one", " two", " three", " four")]
+    num_prompt = len(engine.tokenizer.encode(prompt))
+    num_common = len(engine.tokenizer.encode(beginning))
+    state = picked(engine, prompt, choices)
+    usage = state.usage()
+    assert usage.prompt_tokens == num_prompt + 4 * (num_common + 1)
+    assert usage.cached_tokens == 3 * num_common
+    assert usage.computed_tokens == num_prompt + num_common + 4
+    again = picked(engine, prompt, choices)
+    assert again.usage().cached_tokens >= num_prompt - 1 + 3 * num_common
+    assert again["x"] == state["x"]
+    assert again.get_meta_info("x")["cached_tokens"] == again.usage().cached_tokens
+    assert again.usage().hit_rate > 0.8
+
+
+def test_t23_a_temperature_samples_from_the_softmax_of_the_model_s_scores(engine: Engine) -> None:
+    choices = [" cat", " dog", " cow"]
+
+    @function
+    def drawing(s: ProgramState, seed: int) -> None:
+        s += "My favourite animal is the" + select("x", choices, temperature=2.0, seed=seed)
+
+    states = drawing.run_batch([{"seed": seed} for seed in range(120)], backend=engine)
+    scores = states[0].get_meta_info("x")["normalized_prompt_logprobs"]
+    weights = [math.exp(score / 2.0) for score in scores]
+    drawn = [state["x"] for state in states]
+    for choice, weight in zip(choices, weights, strict=True):
+        assert drawn.count(choice) / 120 == pytest.approx(weight / sum(weights), abs=0.15)
+    assert [drawing.run(seed=seed, backend=engine)["x"] for seed in range(8)] == drawn[:8]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_t24_a_choice_in_a_chat_is_scored_after_its_template_and_says_how(
+    engine: Engine, method: ChoicesMethod
+) -> None:
+    @function
+    def chatting(s: ProgramState) -> None:
+        s += user("Is the sky blue? Answer yes or no.")
+        s += assistant(select("x", ["Yes", "No", "Maybe"], choices_method=method))
+
+    state = chatting.run(backend=engine)
+    assert state.messages()[-1] == {"role": "assistant", "content": state["x"]}
+    meta = state.get_meta_info("x")
+    assert meta["choices_method"] == repr(method)
+    assert (meta["completion_tokens"], meta["finish_reason"]) == (0, None)
+    before = state.text()[: state.text().index("assistant\n") + len("assistant\n")]
+    raw = picked(engine, before, ["Yes", "No", "Maybe"], method)
+    scores = raw.get_meta_info("x")["normalized_prompt_logprobs"]
+    assert meta["normalized_prompt_logprobs"] == pytest.approx(scores, abs=1e-4)
