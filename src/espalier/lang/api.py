@@ -7,6 +7,7 @@ from typing import Any
 
 from espalier.constraint import JsonWhitespace
 from espalier.errors import UserInputError
+from espalier.lang.abstract import deferrable
 from espalier.lang.choices import ChoicesMethod, token_length_normalized
 from espalier.lang.form import form_of, regex_choices
 from espalier.lang.ir import (
@@ -23,6 +24,7 @@ from espalier.lang.location import call_site
 from espalier.types import SamplingParams
 
 
+@deferrable
 def gen(  # noqa: PLR0917 - the reference's order
     name: str | None = None,
     max_tokens: int | None = None,
@@ -228,6 +230,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
     )
 
 
+@deferrable
 def select(
     name: str | None = None,
     choices: Sequence[str] | None = None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from espalier.errors import ProgramError, RoleError
+from espalier.errors import ProgramError
 from espalier.lang.calls import GenerateOp, SelectOp
 from espalier.lang.ir import (
     SglConstantText,
@@ -27,6 +27,7 @@ from espalier.lang.options import resolve_logprobs, resolve_sampling
 from espalier.lang.program import refuse_blocking
 from espalier.lang.stream import Op, Stream
 from espalier.lang.variables import Scope, Variable
+from espalier.lang.writing import changed_role
 
 
 @dataclass(slots=True)
@@ -107,20 +108,10 @@ def _generate_op(stream: Stream, draft: _Draft, gen: SglGen) -> GenerateOp:
 
 
 def _change_role(stream: Stream, draft: _Draft, part: SglRoleBegin | SglRoleEnd) -> None:
-    begins = isinstance(part, SglRoleBegin)
-    if begins and draft.open_role is not None:
-        raise RoleError(
-            f"Nested roles are not allowed: {part.role} begins while {draft.open_role} is open. "
-            f"End {draft.open_role} first."
-        )
-    if not begins and draft.open_role != part.role:
-        raise RoleError(
-            f"{part.role} ends while {draft.open_role or 'no role'} is open. "
-            "End the role that was begun, once."
-        )
+    open_role = changed_role(draft.open_role, part)
     stream.program.role_template()  # raises here where the model has none
-    draft.open_role = part.role if begins else None
-    draft.ops.append(RoleOp(part.role, begins=begins))
+    draft.open_role = open_role
+    draft.ops.append(RoleOp(part.role, begins=isinstance(part, SglRoleBegin)))
 
 
 def _end_scope(draft: _Draft, part: SglVarScopeEnd) -> None:
