@@ -6,10 +6,13 @@ Owns which of several stops counts, and whether it stays in the text. Knows no t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from espalier.constrain.stop_regex import regex_search
 from espalier.engine.stop_automaton import stop_automaton
 from espalier.types import SamplingParams
+
+if TYPE_CHECKING:
+    from espalier.constrain.regex_search import RegexSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class StopSearch:
         strings = sampling.stop + cut_at
         self._strings = stop_automaton(strings) if strings else None
         self._state = 0
-        self._regex = regex_search(sampling.stop_regex) if sampling.stop_regex else None
+        self._regex = _regex_search(sampling.stop_regex)
         self._keeps = sampling.no_stop_trim
         self._kept_strings = frozenset(sampling.stop if self._keeps else ())
         # Text that stays in any case need not wait.
@@ -66,6 +69,14 @@ class StopSearch:
         self._state = 0
         if self._regex is not None:
             self._regex.restart()
+
+
+def _regex_search(stop_regex: tuple[str, ...]) -> RegexSearch | None:
+    if not stop_regex:
+        return None
+    from espalier.constrain.stop_regex import regex_search  # reads numpy, which few texts need
+
+    return regex_search(stop_regex)
 
 
 def stop_search(sampling: SamplingParams, cut_at: tuple[str, ...] = ()) -> StopSearch | None:
