@@ -206,11 +206,15 @@ class BruteForce:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.known: dict[tuple[int, ...], list[float]] = {}
         tokenizer = engine.tokenizer
         ids = range(tokenizer.vocab_size)
         self.pieces = [b"" if tokenizer.is_control(i) else tokenizer.token_bytes(i) for i in ids]
 
     def next_logprobs(self, context: list[int]) -> list[float]:
+        known = self.known.get(tuple(context))
+        if known is not None:
+            return known
         params = {"max_new_tokens": 1, "temperature": 0, "ignore_eos": True}
         answer = self.engine.generate(
             input_ids=context,
@@ -222,6 +226,7 @@ class BruteForce:
         values = [-math.inf] * len(self.pieces)
         for value, token_id, _ in row:
             values[token_id] = value
+        self.known[tuple(context)] = values
         return values
 
     def text_probability(self, context: list[int], data: bytes) -> float:
