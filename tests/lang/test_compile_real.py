@@ -11,7 +11,7 @@ from tests.lang.traceable_programs import PROGRAMS, seen
 
 import espalier as sgl
 
-WORDS = {"max_new_tokens": 12, "seed": 5}
+WORDS: dict[str, Any] = {"max_new_tokens": 12, "seed": 5}
 
 
 @pytest.fixture(scope="module")
