@@ -39,6 +39,7 @@ CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
 SEED_NAME = "seed"
 
+STOP_NAMES = ("stop", "stop_token_ids", "stop_regex")  # options that end a text where it says so
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
 
 

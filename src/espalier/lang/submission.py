@@ -5,6 +5,7 @@ Nothing is queued unless all of an expression is right.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from espalier.errors import ProgramError, RoleError
@@ -16,15 +17,18 @@ from espalier.lang.ir import (
     SglRoleBegin,
     SglRoleEnd,
     SglSelect,
+    SglSeparateReasoning,
     SglVarScopeBegin,
     SglVarScopeEnd,
     as_expr,
-    parts_of,
+    flat_parts,
 )
 from espalier.lang.location import call_site
 from espalier.lang.ops import AskOp, RoleOp, ScopeOp, TextOp
-from espalier.lang.options import resolve_logprobs, resolve_sampling
+from espalier.lang.options import STOP_NAMES, resolve_logprobs, resolve_sampling
 from espalier.lang.program import refuse_blocking
+from espalier.lang.reasoning import ReasoningOp
+from espalier.lang.reasoning_format import marks_of
 from espalier.lang.stream import Op, Stream
 from espalier.lang.variables import Scope, Variable
 
@@ -42,8 +46,14 @@ class _Draft:
 def append(stream: Stream, value: object) -> None:
     """Appends a value; raises where the user's line is wrong, and then appends nothing."""
     draft = _Draft([], [], stream.open_role, list(stream.scopes))
-    for part in parts_of(as_expr(value)):
-        _add(stream, draft, part)
+    parts = flat_parts(as_expr(value))
+    separated = _separated(parts)
+    for index, part in enumerate(parts):
+        if index in separated:
+            assert isinstance(part, SglGen)
+            draft.ops.append(_generate_op(stream, draft, part, separated[index]))
+        else:
+            _add(stream, draft, part)
     stream.check_open()
     stream.open_role, stream.scopes = draft.open_role, draft.scopes
     for variable in draft.declared:
@@ -59,6 +69,25 @@ def wait_settled(stream: Stream) -> None:
     ask: AskOp[None] = AskOp(lambda _: None, lambda _: None)
     stream.enqueue([ask])
     ask.answer.wait()
+
+
+def _separated(parts: Sequence[SglExpr]) -> dict[int, SglSeparateReasoning]:
+    """The generations, by index, that a separate_reasoning after them is about."""
+    found: dict[int, SglSeparateReasoning] = {}
+    for index, part in enumerate(parts):
+        if not isinstance(part, SglSeparateReasoning):
+            continue
+        marks_of(part.model_type)  # raises here for a type that is not known
+        last = index
+        for gen in reversed(part.gens()):
+            last = next((i for i in reversed(range(last)) if parts[i] == gen), -1)
+            if last < 0 or last in found:
+                raise ProgramError(
+                    f"{part!r} was appended without its {gen!r} just before it; append what "
+                    "separate_reasoning returned as a whole, once."
+                )
+            found[last] = part
+    return found
 
 
 def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
@@ -79,6 +108,8 @@ def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
             draft.ops.append(ScopeOp(scope, call_site(), begins=True))
         case SglVarScopeEnd():
             _end_scope(draft, part)
+        case SglSeparateReasoning():
+            pass  # the generations before it know
         case _:
             raise ProgramError(f"{part!r} cannot be appended to a state.")
 
@@ -90,7 +121,9 @@ def _declare(stream: Stream, draft: _Draft, name: str | None, num_samples: int) 
     return variable
 
 
-def _generate_op(stream: Stream, draft: _Draft, gen: SglGen) -> GenerateOp:
+def _generate_op(
+    stream: Stream, draft: _Draft, gen: SglGen, separate: SglSeparateReasoning | None = None
+) -> GenerateOp:
     program = stream.program
     options = program.options
     key = stream.next_call_key()
@@ -101,6 +134,21 @@ def _generate_op(stream: Stream, draft: _Draft, gen: SglGen) -> GenerateOp:
     sampling = resolve_sampling(options.sampling, given, is_number, program.template_stops())
     logprobs = resolve_logprobs(options.logprobs, gen.logprobs)
     variable = _declare(stream, draft, gen.name, sampling.n)
+    if separate is not None:
+        name = separate.process_name_for_reasoning(gen.name)
+        return ReasoningOp(
+            variable,
+            gen.location,
+            key,
+            sampling=sampling,
+            logprobs=logprobs,
+            form=gen.form,
+            reasoning=_declare(stream, draft, name, sampling.n),
+            marks=marks_of(separate.model_type),
+            keeps_reasoning=separate.keep_reasoning,
+            template_stops=program.template_stops(),
+            has_stops=any(gen.sampling.get(n) or options.sampling.get(n) for n in STOP_NAMES),
+        )
     return GenerateOp(
         variable, gen.location, key, sampling=sampling, logprobs=logprobs, form=gen.form
     )
