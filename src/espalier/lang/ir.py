@@ -13,7 +13,7 @@ from espalier.errors import UserInputError
 from espalier.lang.choices import ChoicesMethod
 from espalier.lang.form import Form
 from espalier.lang.location import SourceLine
-from espalier.lang.reference_sampling import SglSamplingParams as SglSamplingParams
+from espalier.lang.reference_sampling import SglSamplingParams  # noqa: F401 - a name of this
 
 # What the reference constrains each dtype to; strings there have neither escapes nor punctuation.
 REGEX_INT = r"[-+]?[0-9]+[ \n]*"

@@ -56,12 +56,8 @@ _LLAMA3 = _marked("<|start_header_id|>{}<|end_header_id|>\n\n", "<|eot_id|>")
 _IM_END = ("<|im_end|>",)
 
 NAMED_TEMPLATES = (
-    ChatTemplate(
-        "default", None, _roles(("SYSTEM:", "\n"), ("USER:", "\n"), ("ASSISTANT:", "\n"))
-    ),
-    ChatTemplate(
-        "claude", None, _roles(("", ""), ("\n\nHuman: ", ""), ("\n\nAssistant:", ""))
-    ),
+    ChatTemplate("default", None, _roles(("SYSTEM:", "\n"), ("USER:", "\n"), ("ASSISTANT:", "\n"))),
+    ChatTemplate("claude", None, _roles(("", ""), ("\n\nHuman: ", ""), ("\n\nAssistant:", ""))),
     ChatTemplate("chatml", None, _CHATML, _IM_END),
     ChatTemplate("chatml-llava", _HELPFUL, _CHATML, _IM_END, image_token="<image>\n"),
     ChatTemplate("qwen", _HELPFUL, _CHATML, _IM_END),

@@ -14,15 +14,17 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from espalier.backends.base import GenerateCall, LogprobOptions, OnDelta, Sample, derive_seed
+from espalier.constraint import Constraint
 from espalier.errors import BackendError
 from espalier.lang.calls import GenerateOp
 from espalier.lang.failure import Failure
 from espalier.lang.form import Form
 from espalier.lang.location import SourceLine
+from espalier.lang.options import STOP_NAMES
 from espalier.lang.reasoning_format import ReasoningMarks, ReasoningSplitter
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable
-from espalier.types import Prompt, SamplingParams, Segment, TextSegment, TokenSegment
+from espalier.types import Prompt, SamplingParams, Segment, TextSegment, TokenSegment, prompt_text
 
 T = TypeVar("T")
 PROBE_TOKENS = 16  # enough for the space before an opening mark and the mark
@@ -85,9 +87,7 @@ class ReasoningOp(GenerateOp):
         """Neither variable will be set."""
         super().abandon(failure)
         name = self.reasoning.name
-        self.reasoning.fail(
-            failure.raised_for(self, f"reasoning {name!r}", name, self.location)
-        )
+        self.reasoning.fail(failure.raised_for(self, f"reasoning {name!r}", name, self.location))
 
     async def run(self, stream: Stream) -> None:
         """Calls the backend, once or in parts."""
@@ -117,7 +117,7 @@ class ReasoningOp(GenerateOp):
         def on_delta(index: int, text: str, meta: Mapping[str, Any]) -> None:
             self._push(stream, threads[index], index, text, meta)
 
-        call = GenerateCall(prompt, sampling, self.logprobs, None, key)
+        call = GenerateCall(prompt, sampling, self.logprobs, None, key, stream.chat())
         return await self._generate(stream, call, on_delta if is_streamed else None)
 
     async def _generate(
@@ -186,11 +186,11 @@ class ReasoningOp(GenerateOp):
 
     def _reasoning_sampling(self, max_new_tokens: int) -> SamplingParams:
         """Sampling of the reasoning: it ends at its mark, which shows in the text."""
-        theirs = {entry.name for entry in fields(SamplingParams)}
-        no_stops = {name: () for name in ("stop_token_ids", "stop_regex") if name in theirs}
+        known = {entry.name for entry in fields(SamplingParams)}
+        no_stops: dict[str, Any] = {name: () for name in STOP_NAMES if name in known}
+        no_stops["stop"] = (*self.template_stops, self.marks.closing)
         return replace(
             self.sampling,
-            stop=(*self.template_stops, self.marks.closing),
             max_new_tokens=max_new_tokens,
             min_new_tokens=0,
             no_stop_trim=True,
@@ -216,9 +216,10 @@ class ReasoningOp(GenerateOp):
             left = budget - thread.num_tokens
             if was_cut and not marks.is_open and left > 0 and not thread.splitter.is_answering:
                 rest = self._seeded(self._reasoning_sampling(left), _REASONING, index)
+                key = derive_seed(self.key, _REASONING, index)
                 (more,) = await self._generate(
                     stream,
-                    self._call_after(prompt, thread, rest, None, _REASONING, index),
+                    self._call_after(stream, prompt, thread, rest, constraint=None, key=key),
                     lambda _, text, meta: self._push(stream, thread, index, text, meta),
                 )
                 self._take(stream, thread, index, self._without_stop(more))
@@ -248,7 +249,8 @@ class ReasoningOp(GenerateOp):
                 stream.append_text(text)
 
         sampling = self._seeded(sampling, _ANSWER, index)
-        call = self._call_after(prompt, thread, sampling, constraint, _ANSWER, index)
+        key = derive_seed(self.key, _ANSWER, index)
+        call = self._call_after(stream, prompt, thread, sampling, constraint=constraint, key=key)
         (thread.answer,) = await self._generate(stream, call, on_delta)
         if index == 0:
             stream.append_text(thread.answer.text[len(thread.streamed) :])
@@ -262,17 +264,19 @@ class ReasoningOp(GenerateOp):
 
     def _call_after(
         self,
+        stream: Stream,
         prompt: Prompt,
         thread: _Thread,
         sampling: SamplingParams,
-        constraint: Any,
-        part: int,
-        index: int,
+        *,
+        constraint: Constraint | None,
+        key: int,
     ) -> GenerateCall:
-        key = derive_seed(self.key, part, index)
-        return GenerateCall(
-            (*prompt, *thread.segments), sampling, self.logprobs, constraint, key
-        )
+        chat = stream.chat()
+        if chat is not None:
+            chat = replace(chat, open_text=chat.open_text + prompt_text(tuple(thread.segments)))
+        whole = (*prompt, *thread.segments)
+        return GenerateCall(whole, sampling, self.logprobs, constraint, key, chat)
 
     # The end.
 

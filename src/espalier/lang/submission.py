@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from espalier.errors import ProgramError, RoleError
 from espalier.lang.calls import GenerateOp, SelectOp
+from espalier.lang.config import global_config
 from espalier.lang.ir import (
     SglConstantText,
     SglExpr,
@@ -130,6 +131,8 @@ def _generate_op(
     given = gen.sampling
     if program.seed is not None and "sampling_seed" not in given:
         given = {**given, "sampling_seed": key}
+    if not global_config.skip_special_tokens_in_output:
+        given = {**given, "skip_special_tokens": False}
     is_number = gen.form is not None and gen.form.is_number
     sampling = resolve_sampling(options.sampling, given, is_number, program.template_stops())
     logprobs = resolve_logprobs(options.logprobs, gen.logprobs)
