@@ -19,6 +19,7 @@ EspalierError
     UnknownVariableError (KeyError)  a variable that nothing will ever set
     BatchError                       an item of a batch failed; carries its index
     RoleError                        roles opened, nested or closed wrongly
+    TraceError (also TypeError)      a program whose course depends on values that are not there yet
 
 A message says what was given, what is allowed and what to do.
 """
@@ -135,3 +136,17 @@ class BatchError(ProgramError):
 
 class RoleError(ProgramError):
     """A role block was nested, left open or closed twice."""
+
+
+class TraceError(ProgramError, TypeError):
+    """A program cannot be traced: its course depends on a value that is known only when it runs.
+
+    Attributes:
+        location: "file:line" of the line that needs the value, or None.
+        graph: what was traced before that line (an espalier.lang.graph.Graph), or None.
+    """
+
+    def __init__(self, message: str, *, location: str | None = None) -> None:
+        super().__init__(message)
+        self.location = location
+        self.graph: object = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from espalier.constraint import JsonWhitespace
 from espalier.errors import UnsupportedError, UserInputError, shown
+from espalier.lang.abstract import deferrable
 from espalier.lang.choices import ChoicesMethod, token_length_normalized
 from espalier.lang.form import form_of, regex_choices
 from espalier.lang.ir import (
@@ -24,6 +25,7 @@ from espalier.lang.location import call_site
 from espalier.types import SamplingParams, flag
 
 
+@deferrable
 def gen(  # noqa: PLR0917 - the reference's order
     name: str | None = None,
     max_tokens: int | None = None,
@@ -222,6 +224,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
     )
 
 
+@deferrable
 def select(
     name: str | None = None,
     choices: Sequence[str] | None = None,

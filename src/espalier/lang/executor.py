@@ -32,7 +32,7 @@ class StreamExecutor:
     It runs no program and has no queue: `use_thread` must be False, and it takes nothing in.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the reference's order
         self,
         backend: Any,
         arguments: Mapping[str, Any],

@@ -39,6 +39,12 @@ class SglExpr:
             return NotImplemented
         return SglExprList((SglConstantText(other), *parts_of(self)))
 
+    def __format__(self, specification: str) -> str:
+        # Python would put the repr into the text, which nobody wants in a prompt.
+        raise UserInputError(
+            f"{self!r} was put into an f-string, which makes no call; join it to text with +."
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SglConstantText(SglExpr):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from espalier.errors import ProgramError, RoleError
+from espalier.errors import ProgramError
 from espalier.lang.calls import GenerateOp, SelectOp
 from espalier.lang.config import global_config
 from espalier.lang.ir import (
@@ -32,6 +32,7 @@ from espalier.lang.reasoning import ReasoningOp
 from espalier.lang.reasoning_format import marks_of
 from espalier.lang.stream import Op, Stream
 from espalier.lang.variables import Scope, Variable
+from espalier.lang.writing import changed_role
 
 
 @dataclass(slots=True)
@@ -158,20 +159,10 @@ def _generate_op(
 
 
 def _change_role(stream: Stream, draft: _Draft, part: SglRoleBegin | SglRoleEnd) -> None:
-    begins = isinstance(part, SglRoleBegin)
-    if begins and draft.open_role is not None:
-        raise RoleError(
-            f"Nested roles are not allowed: {part.role} begins while {draft.open_role} is open. "
-            f"End {draft.open_role} first."
-        )
-    if not begins and draft.open_role != part.role:
-        raise RoleError(
-            f"{part.role} ends while {draft.open_role or 'no role'} is open. "
-            "End the role that was begun, once."
-        )
+    open_role = changed_role(draft.open_role, part)
     stream.program.role_template()  # raises here where the model has none
-    draft.open_role = part.role if begins else None
-    draft.ops.append(RoleOp(part.role, begins=begins))
+    draft.open_role = open_role
+    draft.ops.append(RoleOp(part.role, begins=isinstance(part, SglRoleBegin)))
 
 
 def _end_scope(draft: _Draft, part: SglVarScopeEnd) -> None:

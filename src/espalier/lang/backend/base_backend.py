@@ -12,7 +12,7 @@ from espalier.errors import UnsupportedError
 from espalier.lang.chat_template import ChatTemplate, get_chat_template
 from espalier.lang.choices import ChoicesDecision
 from espalier.lang.executor import StreamExecutor
-from espalier.lang.ir import SglSamplingParams
+from espalier.lang.reference_sampling import SglSamplingParams
 
 
 class BaseBackend:

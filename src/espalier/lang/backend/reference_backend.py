@@ -27,7 +27,7 @@ from espalier.errors import BackendError, UnsupportedError, shown
 from espalier.lang.backend.base_backend import BaseBackend
 from espalier.lang.choices import ChoicesDecision
 from espalier.lang.executor import StreamExecutor
-from espalier.lang.ir import SglSamplingParams
+from espalier.lang.reference_sampling import SglSamplingParams
 from espalier.lang.workers import Crew
 from espalier.types import Prompt, SamplingParams, Usage, prompt_text
 
