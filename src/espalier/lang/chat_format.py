@@ -66,7 +66,8 @@ class ChatTemplate:
         if self.style is ChatTemplateStyle.LLAMA2:
             if role == "system" and not hist_messages:
                 return self._affixes("user")[0] + prefix, suffix
-            if role == "user" and [item["role"] for item in hist_messages] == ["system"]:
+            begun = [item["role"] for item in hist_messages if item["content"] is not None]
+            if role == "user" and begun == ["system"]:
                 return "", suffix
         return prefix, suffix
 
@@ -82,15 +83,17 @@ class ChatTemplate:
 
     def get_prompt(self, messages: Messages) -> str:
         """The text of a conversation. A first system message of None is the default one."""
+        shown: list[Mapping[str, Any]] = []
         parts: list[str] = []
-        for index, message in enumerate(messages):
+        for message in messages:
             role, content = message["role"], message["content"]
             if content is None and role == "system":
                 content = self.default_system_prompt
                 if content is None:
                     continue
-            prefix, suffix = self.get_prefix_and_suffix(role, messages[:index])
+            prefix, suffix = self.get_prefix_and_suffix(role, shown)
             parts.append(f"{prefix}{content}{suffix}")
+            shown.append({"role": role, "content": content})
         return "".join(parts)
 
     # backends.base.RoleTemplate
