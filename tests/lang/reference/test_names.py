@@ -109,13 +109,17 @@ def test_a_hint_for_api_backends_is_kept_by_bind() -> None:
     assert bound.run(backend=sgl.ScriptedBackend("you")).text() == "hi you"
     for wrong in (0, True, "many", 1.5):
         with pytest.raises(UserInputError, match="num_api_spec_tokens"):
-            sgl.function(num_api_spec_tokens=wrong)  # type: ignore[call-overload]
+            sgl.function(num_api_spec_tokens=wrong)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def settings() -> Iterator[Any]:
-    names = ("verbosity", "skip_special_tokens_in_output", "enable_precache_with_tracing")
-    names += ("enable_parallel_encoding",)
+    names = (
+        "verbosity",
+        "skip_special_tokens_in_output",
+        "enable_precache_with_tracing",
+        "enable_parallel_encoding",
+    )
     before = {name: getattr(global_config, name) for name in names}
     yield global_config
     for name, value in before.items():

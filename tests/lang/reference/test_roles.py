@@ -201,7 +201,7 @@ def test_t40_tokens_of_named_templates_equal_those_of_the_models_files(
     model: str, name: str, request: pytest.FixtureRequest
 ) -> None:
     path: Path = request.getfixturevalue(f"{model}_path")
-    metadata = dict(GgufFile(path).metadata)
+    metadata: dict[str, Any] = dict(GgufFile(path).metadata)
     tokenizer = tokenizer_from_gguf(metadata)
     own = role_template(tokenizer, source=metadata.get("tokenizer.chat_template"), family=model)
     wanted = tokenizer.encode(own.render(CHAT, add_generation_prompt=True), allow_special=True)
