@@ -71,6 +71,10 @@ def matching_template(model_path: str) -> ChatTemplate | None:
 
 def get_chat_template_by_model_path(model_path: str) -> ChatTemplate:
     """The template that fits the path; `default` where none does, with one warning per path."""
+    return _by_path(model_path, "no chat template is known for it")
+
+
+def _by_path(model_path: str, why: str) -> ChatTemplate:
     found = matching_template(model_path)
     if found is not None:
         return found
@@ -79,10 +83,10 @@ def get_chat_template_by_model_path(model_path: str) -> ChatTemplate:
         _warned.add(model_path)
     if is_first:
         warnings.warn(
-            f"no chat template is known for the model {model_path!r}: roles are written as "
-            "'USER:' and 'ASSISTANT:' lines, without a stop. If the model was made for another "
-            "format, register_chat_template gives it that one.",
-            stacklevel=2,
+            f"roles are written as 'USER:' and 'ASSISTANT:' lines, without a stop, for the model "
+            f"{model_path!r}: {why}. If it was made for another format, "
+            "espalier.lang.chat_template.register_chat_template gives it that one.",
+            stacklevel=3,
         )
     return get_chat_template("default")
 
@@ -91,5 +95,5 @@ def template_for_model(model_path: str, own: Callable[[], RoleTemplate]) -> Role
     """The model's own template, which `own` gives or raises ChatTemplateError; else by the path."""
     try:
         return own()
-    except ChatTemplateError:
-        return get_chat_template_by_model_path(model_path)
+    except ChatTemplateError as error:
+        return _by_path(model_path, str(error).rstrip("."))

@@ -251,12 +251,14 @@ def test_t40_a_path_without_a_match_uses_the_models_own_and_warns_once_if_there_
         assert named.text() == _LLAMA3
         raw = function(lambda s: s.__iadd__("raw" + gen("x")))
         assert raw.run(backend=backend(None, "base-model-7")).text() == "raw"
-    with pytest.warns(UserWarning, match="no chat template is known for the model 'base-model-7'"):
+    with pytest.warns(UserWarning, match="the model 'base-model-7': this scripted backend has no"):
         state = chat.run(CHAT, backend=backend(None, "base-model-7"))
     assert state.text() == EXPECTED["default"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert chat.run(CHAT, backend=backend(None, "base-model-7")).text() == state.text()
+    with pytest.warns(UserWarning, match="'mine-9': no chat template is known for it"):
+        assert get_chat_template_by_model_path("mine-9").name == "default"
 
 
 def test_templates_are_registered_by_name_and_chosen_by_a_function_of_the_path(
