@@ -16,7 +16,7 @@ from tests.lang import upstream_programs as programs
 
 import espalier as sgl
 from espalier.backends.scripted import ScriptedCall
-from espalier.errors import UnsupportedError
+from espalier.errors import SamplingError, UnsupportedError
 from espalier.lang.choices import ChoicesMethod
 from espalier.utils import read_jsonl
 
@@ -248,6 +248,12 @@ def test_min_tokens_reach_the_backend() -> None:
     programs.long_answer.run(backend=backend).sync()
     assert backend.calls[0].sampling is not None
     assert backend.calls[0].sampling.min_new_tokens == 64
+    # A number ends where it is whole: that it is long cannot be asked for.
+    numbers = sgl.function(lambda s: s.__iadd__("n: " + sgl.gen("x", dtype=int, min_tokens=64)))
+    with pytest.raises(SamplingError, match="min_new_tokens is 64 for a number"):
+        numbers.run(backend=backend)
+    with pytest.raises(TypeError, match="min_tokens"):
+        sgl.gen_int("x", min_tokens=64)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

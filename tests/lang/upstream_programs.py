@@ -8,8 +8,10 @@ known to run with only its import line changed.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import espalier as sgl
+from espalier.lang.function import SglFunction
 from espalier.lang.ir import REGEX_FLOAT, REGEX_INT, REGEX_STR
 
 STATEMENTS = {
@@ -205,13 +207,13 @@ def long_answer(s):
     s += sgl.assistant(sgl.gen("answer", min_tokens=64, max_tokens=80))
 
 
-def example_of(line, with_answer: bool) -> str:
+def example_of(line: dict[str, Any], with_answer: bool) -> str:
     """A line of the endings bench as text."""
     text = line["activity_label"] + ": " + line["ctx"] + " "
     return text + line["endings"][line["label"]] if with_answer else text
 
 
-def endings_program(lines, num_shots):
+def endings_program(lines: list[dict[str, Any]], num_shots: int) -> SglFunction:
     """The program of the endings bench: which of four endings follows a text."""
     shots = "".join(example_of(line, True) + "\n\n" for line in lines[:num_shots])
 
