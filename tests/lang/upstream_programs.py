@@ -209,8 +209,8 @@ def long_answer(s):
 
 def example_of(line: dict[str, Any], with_answer: bool) -> str:
     """A line of the endings bench as text."""
-    text = line["activity_label"] + ": " + line["ctx"] + " "
-    return text + line["endings"][line["label"]] if with_answer else text
+    ending: str = line["endings"][line["label"]] if with_answer else ""
+    return f"{line['activity_label']}: {line['ctx']} {ending}"
 
 
 def endings_program(lines: list[dict[str, Any]], num_shots: int) -> SglFunction:

@@ -29,6 +29,11 @@ class SglExpr:
 
     __slots__ = ()
 
+    @property
+    def is_generation(self) -> bool:
+        """True for a generation, also for one whose arguments are not known yet."""
+        return False
+
     def __add__(self, other: object) -> SglExprList:
         if not isinstance(other, (str, SglExpr)):
             return NotImplemented
@@ -79,6 +84,11 @@ class SglGen(SglExpr):
     form: Form | None = None
     location: SourceLine | None = None
 
+    @property
+    def is_generation(self) -> bool:
+        """True."""
+        return True
+
     def __repr__(self) -> str:
         return f"Gen({self.name!r})"
 
@@ -119,12 +129,11 @@ class SglSeparateReasoning(SglExpr):
                 "allowed."
             )
         for gen in gens:
-            name = self.process_name_for_reasoning(gen.name)
-            object.__setattr__(self, "name", name)
+            object.__setattr__(self, "name", self.process_name_for_reasoning(gen.name))
 
-    def gens(self) -> list[SglGen]:
-        """The generations whose text is to be separated."""
-        return [part for part in flat_parts(self.expr) if isinstance(part, SglGen)]
+    def gens(self) -> list[Any]:
+        """The generations whose text is to be separated: SglGens, or such that are to be."""
+        return [part for part in flat_parts(self.expr) if part.is_generation]
 
     @staticmethod
     def process_name_for_reasoning(name: str | None) -> str:

@@ -5,7 +5,6 @@ Nothing is queued unless all of an expression is right.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from espalier.errors import ProgramError
@@ -30,6 +29,7 @@ from espalier.lang.options import STOP_NAMES, resolve_logprobs, resolve_sampling
 from espalier.lang.program import refuse_blocking
 from espalier.lang.reasoning import ReasoningOp
 from espalier.lang.reasoning_format import marks_of
+from espalier.lang.separation import separations
 from espalier.lang.stream import Op, Stream
 from espalier.lang.variables import Scope, Variable
 from espalier.lang.writing import changed_role
@@ -49,7 +49,7 @@ def append(stream: Stream, value: object) -> None:
     """Appends a value; raises where the user's line is wrong, and then appends nothing."""
     draft = _Draft([], [], stream.open_role, list(stream.scopes))
     parts = flat_parts(as_expr(value))
-    separated = _separated(parts)
+    separated = separations(parts)
     for index, part in enumerate(parts):
         if index in separated:
             assert isinstance(part, SglGen)
@@ -71,25 +71,6 @@ def wait_settled(stream: Stream) -> None:
     ask: AskOp[None] = AskOp(lambda _: None, lambda _: None)
     stream.enqueue([ask])
     ask.answer.wait()
-
-
-def _separated(parts: Sequence[SglExpr]) -> dict[int, SglSeparateReasoning]:
-    """The generations, by index, that a separate_reasoning after them is about."""
-    found: dict[int, SglSeparateReasoning] = {}
-    for index, part in enumerate(parts):
-        if not isinstance(part, SglSeparateReasoning):
-            continue
-        marks_of(part.model_type)  # raises here for a type that is not known
-        last = index
-        for gen in reversed(part.gens()):
-            last = next((i for i in reversed(range(last)) if parts[i] == gen), -1)
-            if last < 0 or last in found:
-                raise ProgramError(
-                    f"{part!r} was appended without its {gen!r} just before it; append what "
-                    "separate_reasoning returned as a whole, once."
-                )
-            found[last] = part
-    return found
 
 
 def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:

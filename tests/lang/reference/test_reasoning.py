@@ -18,8 +18,15 @@ from tests.lang.appending import run
 
 from espalier.backends.scripted import ScriptedBackend, ScriptedCall
 from espalier.constraint import ConstraintKind
-from espalier.errors import BackendError, GenerationError, ProgramError, UserInputError
+from espalier.errors import (
+    BackendError,
+    GenerationError,
+    ProgramError,
+    RequestCancelledError,
+    UserInputError,
+)
 from espalier.lang.api import assistant, gen, select, separate_reasoning, user
+from espalier.lang.function import function
 from espalier.lang.interpreter import StreamExecutor
 from espalier.lang.ir import SglExprList, SglGen, SglSeparateReasoning
 from espalier.lang.reasoning_format import (
@@ -87,8 +94,6 @@ def test_a_separation_without_its_gen_just_before_raises_and_appends_nothing() -
         for wrong in (parts[1], [parts[1], parts[0]], [*parts, parts[1]]):
             with pytest.raises(ProgramError, match="without its Gen"):
                 s += wrong
-
-    from espalier.lang.function import function
 
     assert function(program).run(backend=ScriptedBackend()).text() == ""
 
@@ -175,8 +180,6 @@ def test_t50_with_n_each_sample_is_split(stream: bool) -> None:
 
 
 def test_t50_forks_take_both_variables_and_gather_them() -> None:
-    from espalier.lang.function import function
-
     @function
     def program(s: ProgramState) -> None:
         s += "Q:" + thinking("early")
@@ -336,6 +339,38 @@ def test_t51_on_the_engine_reasoning_is_free_and_the_answer_has_its_form() -> No
         assert all("cd" not in text for s in states for text in s["x_reasoning_content"])
     finally:
         backend.shutdown()
+
+
+def test_t51_an_error_of_one_answer_cancels_those_of_the_other_samples() -> None:
+    def answer(call: ScriptedCall) -> Any:
+        if "</think>" not in call.text:
+            return ["a</think>", "b</think>"]
+        return BackendError("down") if "b</think>" in call.text else "42"
+
+    backend = ScriptedBackend(answer, latency_s=0.01)
+    state = run("Q:", thinking(dtype=int, n=2), backend=backend)
+    for name in ("x", "x_reasoning_content"):
+        with pytest.raises(GenerationError, match="down"):
+            state[name]
+
+
+@pytest.mark.parametrize("is_answer", [False, True])
+def test_t51_cancelling_ends_whichever_call_is_at_work(is_answer: bool) -> None:
+    states: list[ProgramState] = []
+
+    def answer(call: ScriptedCall) -> str:
+        if ("</think>" in call.text) is is_answer:
+            states[0].cancel()  # the call is at work for a while yet
+        return "42" if "</think>" in call.text else "a</think>"
+
+    def program(s: ProgramState) -> None:
+        states.append(s)
+        s += "Q:" + thinking(dtype=int, n=2)
+
+    state = function(program).run(backend=ScriptedBackend(answer, latency_s=0.05))
+    assert isinstance(state.error(), RequestCancelledError)
+    with pytest.raises(GenerationError, match="cancelled"):
+        state["x_reasoning_content"]
 
 
 # T-52

@@ -230,7 +230,11 @@ def test_t40_a_template_is_chosen_by_parts_of_the_path(path: str, name: str) -> 
     assert get_chat_template_by_model_path(path).name == name
 
 
-def test_t40_a_path_without_a_match_uses_the_models_own_and_warns_once_if_there_is_none() -> None:
+def test_t40_a_path_without_a_match_uses_the_models_own_and_warns_once_if_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chat_template, "_warned", set())
+
     class Own:
         stop = ("<own>",)
 
