@@ -59,7 +59,9 @@ SUBMODULES = {
         "REGEX_INT REGEX_FLOAT REGEX_BOOL REGEX_STR SglGen SglSelect SglExprList "
         "SglSeparateReasoning SglSamplingParams"
     ),
-    "lang.choices": "token_length_normalized greedy_token_selection ChoicesDecision ChoicesSamplingMethod",
+    "lang.choices": (
+        "token_length_normalized greedy_token_selection ChoicesDecision ChoicesSamplingMethod"
+    ),
     "lang.chat_template": "get_chat_template ChatTemplate register_chat_template",
     "lang.backend.base_backend": "BaseBackend",
     "lang.interpreter": "StreamExecutor ProgramState",
