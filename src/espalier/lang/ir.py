@@ -149,6 +149,42 @@ class SglSeparateReasoning(SglExpr):
         return f"SeparateReasoning(model_type={self.model_type}, name={self.name})"
 
 
+@dataclass(frozen=True, slots=True)
+class SglReasoning(SglExpr):
+    """A generation with its separation, as states take it; `separation.py` makes it."""
+
+    gen: Any  # an SglGen, or one that is to be
+    model_type: str | None
+    keep_reasoning: bool
+
+    @property
+    def name(self) -> str | None:
+        """The variable of the answer."""
+        name: str | None = self.gen.name
+        return name
+
+    @property
+    def location(self) -> SourceLine | None:
+        """The line of the gen."""
+        location: SourceLine | None = self.gen.location
+        return location
+
+    def __repr__(self) -> str:
+        return repr(self.gen)
+
+
+@dataclass(frozen=True, slots=True)
+class SglReasoningVariable(SglExpr):
+    """Stands after an SglReasoning for the variable of its reasoning, which that one sets."""
+
+    name: str
+    model_type: str | None
+    answer: str
+
+    def __repr__(self) -> str:
+        return f"SeparateReasoning(model_type={self.model_type}, name={self.name})"
+
+
 def _check_role(role: str) -> None:
     # A template puts the name between its control tokens, where it may spell others.
     if role not in ROLES:
@@ -199,6 +235,14 @@ class SglVarScopeEnd(SglExpr):
 
     def __repr__(self) -> str:
         return f"VarScopeEnd({self.name!r})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SglPromised(SglExpr):
+    """Text that another operation will set; `items` picks from lists. Made where graphs run."""
+
+    variable: Any
+    items: tuple[int, ...] = ()
 
 
 def parts_of(expr: SglExpr) -> tuple[SglExpr, ...]:

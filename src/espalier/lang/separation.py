@@ -1,4 +1,4 @@
-"""Which generations of an expression have their reasoning kept apart.
+"""Expressions as states take them: no lists, and each separation joined to its generations.
 
 The same for programs that run and programs that are traced; it makes no call.
 """
@@ -8,16 +8,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from espalier.errors import ProgramError
-from espalier.lang.ir import SglExpr, SglSeparateReasoning
+from espalier.lang.ir import (
+    SglExpr,
+    SglReasoning,
+    SglReasoningVariable,
+    SglSeparateReasoning,
+    as_expr,
+    flat_parts,
+)
 from espalier.lang.reasoning_format import marks_of
 
 
-def separations(parts: Sequence[SglExpr]) -> dict[int, SglSeparateReasoning]:
-    """The generations, by index in flat parts, that a separate_reasoning after them is about.
+def parts_to_append(value: object) -> list[SglExpr]:
+    """What a user appended, part by part.
 
-    Raises UserInputError for a model type that is not known, and ProgramError for a separation
-    whose generations do not stand before it.
+    Raises UserInputError for what cannot be appended and for a model type that is not known, and
+    ProgramError for a separation whose generations do not stand before it.
     """
+    parts = flat_parts(as_expr(value))
+    separations = _separations(parts)
+    found: list[SglExpr] = []
+    for index, part in enumerate(parts):
+        separation = separations.get(index)
+        if separation is not None:
+            found += _joined(part, separation)
+        elif not isinstance(part, SglSeparateReasoning):
+            found.append(part)
+    return found
+
+
+def _joined(part: SglExpr, separation: SglSeparateReasoning) -> tuple[SglExpr, SglExpr]:
+    gen = SglReasoning(part, separation.model_type, separation.keep_reasoning)
+    name = separation.process_name_for_reasoning(gen.name)
+    assert gen.name is not None
+    return gen, SglReasoningVariable(name, separation.model_type, gen.name)
+
+
+def _separations(parts: Sequence[SglExpr]) -> dict[int, SglSeparateReasoning]:
+    """The separation of each generation that has one, by index in the parts."""
     found: dict[int, SglSeparateReasoning] = {}
     for index, part in enumerate(parts):
         if not isinstance(part, SglSeparateReasoning):

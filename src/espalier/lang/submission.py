@@ -14,22 +14,23 @@ from espalier.lang.ir import (
     SglConstantText,
     SglExpr,
     SglGen,
+    SglPromised,
+    SglReasoning,
+    SglReasoningVariable,
     SglRoleBegin,
     SglRoleEnd,
     SglSelect,
     SglSeparateReasoning,
     SglVarScopeBegin,
     SglVarScopeEnd,
-    as_expr,
-    flat_parts,
 )
 from espalier.lang.location import call_site
-from espalier.lang.ops import AskOp, RoleOp, ScopeOp, TextOp
+from espalier.lang.ops import AskOp, PromisedTextOp, RoleOp, ScopeOp, TextOp
 from espalier.lang.options import STOP_NAMES, resolve_logprobs, resolve_sampling
 from espalier.lang.program import refuse_blocking
 from espalier.lang.reasoning import ReasoningOp
 from espalier.lang.reasoning_format import marks_of
-from espalier.lang.separation import separations
+from espalier.lang.separation import parts_to_append
 from espalier.lang.stream import Op, Stream
 from espalier.lang.variables import Scope, Variable
 from espalier.lang.writing import changed_role
@@ -48,14 +49,8 @@ class _Draft:
 def append(stream: Stream, value: object) -> None:
     """Appends a value; raises where the user's line is wrong, and then appends nothing."""
     draft = _Draft([], [], stream.open_role, list(stream.scopes))
-    parts = flat_parts(as_expr(value))
-    separated = separations(parts)
-    for index, part in enumerate(parts):
-        if index in separated:
-            assert isinstance(part, SglGen)
-            draft.ops.append(_generate_op(stream, draft, part, separated[index]))
-        else:
-            _add(stream, draft, part)
+    for part in parts_to_append(value):
+        _add(stream, draft, part)
     stream.check_open()
     stream.open_role, stream.scopes = draft.open_role, draft.scopes
     for variable in draft.declared:
@@ -80,19 +75,23 @@ def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
                 draft.ops.append(TextOp(part.value))
         case SglGen():
             draft.ops.append(_generate_op(stream, draft, part))
+        case SglReasoning():
+            draft.ops.append(_generate_op(stream, draft, part.gen, part))
         case SglSelect():
             variable = _declare(stream, draft, part.name, 1)
             draft.ops.append(SelectOp(variable, stream.next_call_key(), part))
         case SglRoleBegin() | SglRoleEnd():
             _change_role(stream, draft, part)
+        case SglPromised():
+            draft.ops.append(PromisedTextOp(part.variable, part.items))
         case SglVarScopeBegin():
             scope = Scope(_declare(stream, draft, part.name, 1))
             draft.scopes.append(scope)
             draft.ops.append(ScopeOp(scope, call_site(), begins=True))
         case SglVarScopeEnd():
             _end_scope(draft, part)
-        case SglSeparateReasoning():
-            pass  # the generations before it know
+        case SglReasoningVariable():
+            pass  # the generation before it has declared it
         case _:
             raise ProgramError(f"{part!r} cannot be appended to a state.")
 
@@ -105,7 +104,7 @@ def _declare(stream: Stream, draft: _Draft, name: str | None, num_samples: int) 
 
 
 def _generate_op(
-    stream: Stream, draft: _Draft, gen: SglGen, separate: SglSeparateReasoning | None = None
+    stream: Stream, draft: _Draft, gen: SglGen, separate: SglReasoning | None = None
 ) -> GenerateOp:
     program = stream.program
     options = program.options
@@ -120,7 +119,7 @@ def _generate_op(
     logprobs = resolve_logprobs(options.logprobs, gen.logprobs)
     variable = _declare(stream, draft, gen.name, sampling.n)
     if separate is not None:
-        name = separate.process_name_for_reasoning(gen.name)
+        name = SglSeparateReasoning.process_name_for_reasoning(gen.name)
         return ReasoningOp(
             variable,
             gen.location,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 import threading
 from typing import Any
@@ -27,6 +28,7 @@ from espalier.errors import (
 )
 from espalier.lang.api import assistant, gen, select, separate_reasoning, user
 from espalier.lang.function import function
+from espalier.lang.graph_json import graph_from_json, graph_to_json, same_graph
 from espalier.lang.interpreter import StreamExecutor
 from espalier.lang.ir import SglExprList, SglGen, SglSeparateReasoning
 from espalier.lang.reasoning_format import (
@@ -454,3 +456,40 @@ def test_any_pieces_of_a_text_give_what_the_whole_gives(
         return
     reasoning, _, answer = body.partition(marks.closing)
     assert joined == (reasoning.strip(), answer.strip())
+
+
+# Traced and compiled.
+
+
+@function
+def two_steps(s: ProgramState, question: str, num_tokens: int) -> None:
+    s += user(question)
+    s += assistant("So: " + thinking("x", n=2) + " " + thinking("y", max_tokens=num_tokens))
+    s += " then " + s["y_reasoning_content"] + s["x_reasoning_content"][1]
+    forks = s.fork(2)
+    forks += thinking("z", dtype=int, keep_reasoning=True)
+    forks.join()
+
+
+def test_it_is_traced_and_compiles_to_what_the_interpreter_gives() -> None:
+    def answer(call: ScriptedCall) -> Any:
+        if call.constraint is not None:
+            return "42"
+        assert call.sampling is not None
+        samples = [f"r{len(call.text)}{i}</think>a{i}" for i in range(call.sampling.n)]
+        return samples if len(samples) > 1 else samples[0]
+
+    compiled = two_steps.compile()
+    given: dict[str, Any] = {"question": "q", "num_tokens": 9}
+    states = [
+        program.run(backend=ScriptedBackend(answer), **given) for program in (two_steps, compiled)
+    ]
+    assert states[0].text() == states[1].text()
+    assert states[0].messages() == states[1].messages()
+    for name in ("x", "y", "z"):
+        for variable in (name, f"{name}_reasoning_content"):
+            assert states[0][variable] == states[1][variable]
+    shown = list(map(repr, two_steps.trace().nodes))
+    assert "SeparateReasoning(model_type=deepseek-r1, name=y_reasoning_content)" in shown
+    graph = two_steps.trace().graph
+    assert same_graph(graph_from_json(json.loads(json.dumps(graph_to_json(graph)))), graph)
