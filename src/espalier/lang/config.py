@@ -19,7 +19,8 @@ class GlobalConfig:
         verbosity: 2 prints each program's final text.
         skip_special_tokens_in_output: False shows control tokens in generated text.
         spaces_between_special_tokens_in_out: True; nothing is added between tokens here.
-        enable_precache_with_tracing: True has a batch's common constant prefix computed first.
+        enable_precache_with_tracing: True has the common prefix of a compiled program's batch
+            computed first; other batches share it in the engine as it comes.
         enable_parallel_encoding: True allows backends to put caches of joined forks together; none
             here does, and the text is the same.
     """
@@ -73,7 +74,7 @@ class GlobalConfig:
 
     @property
     def enable_precache_with_tracing(self) -> bool:
-        """True has a batch's common constant prefix computed first."""
+        """True has the common prefix of a compiled program's batch computed first."""
         return self._enable_precache_with_tracing
 
     @enable_precache_with_tracing.setter

@@ -162,6 +162,20 @@ def test_a_setting_shows_control_tokens_in_each_gen(settings: Any) -> None:
     assert shown == [True, False]
 
 
+def test_a_setting_has_the_prefix_of_a_compiled_batch_computed_first(settings: Any) -> None:
+    @sgl.function
+    def program(s: Any, word: str) -> None:
+        s += "the same beginning " + word + sgl.gen("x")
+
+    kinds = []
+    for value in (True, False):
+        settings.enable_precache_with_tracing = value
+        backend = sgl.ScriptedBackend()
+        program.compile().run_batch([{"word": "a"}, {"word": "b"}], backend=backend)
+        kinds.append([call.kind for call in backend.calls])
+    assert kinds == [["prefill", "generate", "generate"], ["generate", "generate"]]
+
+
 def test_lines_of_json_are_read_and_a_broken_one_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('# a remark\n{"a": 1}\n\n["é"]\n{oops\n', encoding="utf-8")
