@@ -299,3 +299,20 @@ def test_an_executor_made_by_hand_takes_nothing_in() -> None:
         executor.submit(gen("x"))
     with pytest.raises(ValueError, match="use_thread"):
         StreamExecutor(BaseBackend(), {}, {})
+
+
+def test_a_program_with_roles_is_traced_and_compiled_on_a_bare_backend() -> None:
+    @function
+    def roles(s: ProgramState) -> None:
+        s += system("Be kind.") + user("Who are you?") + assistant(gen("name"))
+
+    bare = BaseBackend()
+    bare.chat_template = get_chat_template("llama-2-chat")
+    assert "RoleBegin(user)" in map(repr, roles.trace(backend=bare).nodes)
+    compiled = roles.compile(backend=bare)
+    answering = Mine()
+    answering.chat_template = bare.chat_template
+    state = compiled.run(backend=answering)
+    assert state.text() == roles.run(backend=answering).text()
+    assert state.text().startswith("[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\nWho are you? [/INST]")
+    assert cause_of(compiled.run()) is not None
