@@ -33,6 +33,7 @@ def gen(  # noqa: PLR0917 - the reference's order
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
@@ -63,7 +64,8 @@ def gen(  # noqa: PLR0917 - the reference's order
     """Calls the model and appends what it writes, which becomes the variable `name`.
 
     A value that is None is the run's. With `n` > 1 the variable is a list and the first sample is
-    appended. A matched stop is neither in the variable nor in the text, unless `include_stop`.
+    appended. A matched stop is neither in the variable nor in the text, unless `include_stop`;
+    `stop_regex` ends the text where a match of it is complete (docs/sampling.md).
     `choices` makes it a `select`. `seed` gives the same samples whatever else runs.
 
     The text has a form where one of these is given. `dtype`: a number, a bool or a JSON string.
@@ -80,6 +82,7 @@ def gen(  # noqa: PLR0917 - the reference's order
         n=n,
         stop=stop,
         stop_token_ids=stop_token_ids,
+        stop_regex=stop_regex,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
@@ -132,6 +135,7 @@ def gen_int(  # noqa: PLR0917 - the reference's order
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
@@ -156,6 +160,7 @@ def gen_int(  # noqa: PLR0917 - the reference's order
         n=n,
         stop=stop,
         stop_token_ids=stop_token_ids,
+        stop_regex=stop_regex,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
@@ -181,6 +186,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
@@ -205,6 +211,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
         n=n,
         stop=stop,
         stop_token_ids=stop_token_ids,
+        stop_regex=stop_regex,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
