@@ -243,6 +243,16 @@ def test_t51_stops_are_the_answers_alone() -> None:
     assert state.get_meta_info("x")["finish_reason"] == {"type": "stop", "matched": "\n"}
 
 
+def test_t51_a_stop_regex_and_stop_tokens_are_the_answers_alone() -> None:
+    backend = in_two_parts("a1b</think>", "one 2")
+    state = run("Q:", thinking(stop_regex="[0-9]", stop_token_ids=[7]), backend=backend)
+    assert state["x_reasoning_content"] == "a1b"
+    found = [
+        (c.sampling.stop_regex, c.sampling.stop_token_ids) for c in backend.calls if c.sampling
+    ]
+    assert found == [((), ()), (("[0-9]",), (7,))]
+
+
 def test_t51_a_type_is_read_from_the_answer() -> None:
     class City(BaseModel):
         name: str
