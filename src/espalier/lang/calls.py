@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from espalier.backends.base import (
     ChoiceScores,
+    ChooseCall,
+    Chosen,
     GenerateCall,
     GenerateResult,
     LogprobOptions,
@@ -80,7 +82,8 @@ class GenerateOp(CallOp):
         """Calls the backend."""
         prompt, backend = stream.transcript.prompt(), stream.program.backend
         constraint = None if self.form is None else self.form.constraint
-        call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key)
+        chat = stream.chat()
+        call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key, chat)
         result = await stream.call(lambda: backend.generate(call, self._on_delta(stream)))
         self._accept(stream, result)
 
@@ -160,13 +163,29 @@ class SelectOp(CallOp):
     async def run(self, stream: Stream) -> None:
         """Scores the choices and decides."""
         backend, method = stream.program.backend, self.select.choices_method
+        if hasattr(backend, "choose"):
+            await self._let_choose(stream, backend.choose)
+            return
         call = ScoreCall(
             stream.transcript.prompt(),
             self.select.choices,
             bool(getattr(method, "requires_unconditional_logprobs", False)),
         )
         scores = await stream.call(lambda: backend.score(call))
-        chosen, meta = self._decide(scores)
+        self._accept(stream, *self._decide(scores))
+
+    async def _let_choose(
+        self, stream: Stream, choose: Callable[[ChooseCall], Awaitable[Chosen]]
+    ) -> None:
+        """The backend decides by itself."""
+        select, prompt = self.select, stream.transcript.prompt()
+        call = ChooseCall(
+            prompt, select.choices, select.temperature, select.choices_method, stream.chat()
+        )
+        chosen = await stream.call(lambda: choose(call))
+        self._accept(stream, chosen.text, chosen.meta_info)
+
+    def _accept(self, stream: Stream, chosen: str, meta: dict[str, Any]) -> None:
         stream.transcript.add_generated(chosen, None)
         stream.append_text(chosen)
         self.variable.resolve(chosen, meta)

@@ -18,6 +18,7 @@ from espalier.backends.base import derive_seed
 from espalier.errors import UserInputError
 from espalier.lang import loop
 from espalier.lang.config import chosen_backend, global_config
+from espalier.lang.executor import StreamExecutor
 from espalier.lang.failure import Failure
 from espalier.lang.ops import EndOp
 from espalier.lang.options import RunOptions
@@ -32,7 +33,7 @@ from espalier.lang.state import ProgramState
 from espalier.lang.stream import Stream
 from espalier.lang.workers import in_worker, run_in_thread, shared_crew
 
-__all__ = ["Launch", "ProgramState", "Stream", "launch", "run", "run_async"]
+__all__ = ["Launch", "ProgramState", "Stream", "StreamExecutor", "launch", "run", "run_async"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ def running(start: Launch, *, is_async: bool) -> Iterator[None]:
     if is_async:
         tokens.append((async_body_thread, async_body_thread.set(threading.get_ident())))
     try:
+        _tell(start.program, "begin_program")
         yield
     except BaseException as error:
         start.program.abort(Failure.of_body(error))
@@ -142,6 +144,14 @@ def running(start: Launch, *, is_async: bool) -> Iterator[None]:
         for variable, token in reversed(tokens):
             variable.reset(token)
         _end(start)
+        _tell(start.program, "end_program")
+
+
+def _tell(program: Program, event: str) -> None:
+    """Tells a backend that wants to know that the body begins or has ended."""
+    hook = getattr(program.backend, event, None)
+    if hook is not None:
+        hook(program.state_id)
 
 
 def _end(start: Launch) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from espalier.backends.base import LogprobOptions
-from espalier.errors import UserInputError
+from espalier.errors import SamplingError, UserInputError
 from espalier.types import SamplingParams, flag
 
 # Names that `run` takes, and the field of SamplingParams that each sets.
@@ -40,6 +40,7 @@ CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
 SEED_NAME = "seed"
 
+STOP_NAMES = ("stop", "stop_token_ids", "stop_regex")  # options that end a text where it says so
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
 
 
@@ -121,6 +122,11 @@ def resolve_sampling(
     `is_number`: it is to be an int or a float, which ends at a space or at the end of a line.
     """
     own = _checked(SamplingParams(**{**defaults, **given}))
+    if is_number and own.min_new_tokens:
+        raise SamplingError(
+            f"min_new_tokens is {own.min_new_tokens} for a number, which ends where it is whole; "
+            "leave min_tokens out, or ask for more digits by regex."
+        )
     added = (*template_stop, *(NUMBER_STOPS if is_number else ()))
     more = [item for item in added if item not in own.stop]
     return replace(own, stop=(*own.stop, *more)) if more else own

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from espalier.backends.base import ChoiceScores, GenerateResult, derive_seed
+from espalier.backends.base import Chat, ChoiceScores, Chosen, GenerateResult, derive_seed
 from espalier.errors import ProgramError
 from espalier.lang import loop
 from espalier.lang.failure import Failure
@@ -27,7 +27,7 @@ from espalier.lang.transcript import Transcript, extended
 from espalier.lang.usage import UsageNode
 from espalier.lang.variables import Scope, Variable, Variables
 
-R = TypeVar("R", GenerateResult, ChoiceScores)
+R = TypeVar("R", GenerateResult, ChoiceScores, Chosen)
 _CALL, _FORK = 0, 1  # branches of a stream's keys
 
 
@@ -272,6 +272,12 @@ class Stream(ActiveStream):
         self.num_inherited_segments = len(self.transcript.segments)
         self.num_inherited_messages = len(self.transcript.messages)
         self.append_text(self.transcript.text())
+
+    def chat(self) -> Chat | None:
+        """The messages for the next call, where the backend reads them."""
+        if not self.program.reads_chat:
+            return None
+        return self.transcript.chat(self.program.state_id)
 
     async def call(self, start: Callable[[], Awaitable[R]]) -> R:
         """Makes a call of the model, after the prompt shared at the last fork, and counts it."""
