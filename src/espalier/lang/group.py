@@ -17,7 +17,7 @@ from espalier.lang.reading import ask
 from espalier.lang.stream import Stream
 from espalier.lang.submission import append
 from espalier.lang.variables import Variable
-from espalier.types import Segment
+from espalier.types import Segment, Usage
 
 GATHER, CONCATENATE, CONCAT_TEXT = "gather_variable", "concate_and_append", "concat_text"
 JOIN_MODES = (GATHER, CONCATENATE, CONCAT_TEXT)
@@ -128,9 +128,16 @@ class ProgramStateGroup(Generic[S]):
         target = self.src_state.stream
         if mode != CONCATENATE:
             for name in self._new_names(streams, target):
-                target.variables.declare(gathered(name, streams))
+                variable = gathered(name, streams)
+                target.variables.declare(variable)
+                if target.record is not None:
+                    target.record.variable(name, "join", variable.promise.result())
+        for stream in streams:
+            if stream.record is not None:
+                stream.record.joined()
         if mode != GATHER:
-            target.enqueue([ExtendOp(*parts) for parts in added])
+            parts = zip(added, streams, strict=True)
+            target.enqueue([ExtendOp(*text, stream.record) for text, stream in parts])
 
     async def _results(self, asked: list[Promise[Added]], on_error: str) -> list[Added]:
         async def result(index: int) -> Added:
@@ -182,7 +189,12 @@ def gathered(name: str, streams: Sequence[Stream]) -> Variable:
         variable = stream.variables.get(name)
         values.append(None if variable is None else variable.promise.result())
         metas.append(None if variable is None else variable.meta)
-    return Variable.set_to(name, values, metas)
+    result = Variable.set_to(name, values, metas)
+    result.usage = Usage()
+    for variable in dict.fromkeys(stream.variables.get(name) for stream in streams):
+        if variable is not None and variable.usage is not None:
+            result.usage.add(variable.usage)
+    return result
 
 
 def is_cancellation(error: BaseException) -> bool:

@@ -9,8 +9,10 @@ from espalier.backends.base import Message
 from espalier.lang.failure import Failure
 from espalier.lang.location import SourceLine
 from espalier.lang.promise import Promise
+from espalier.lang.recording import StateRecorder
 from espalier.lang.stream import ForkPoint, Stream
 from espalier.lang.variables import Scope
+from espalier.report.record import PROGRAM, TEMPLATE
 from espalier.types import Segment
 
 T = TypeVar("T")
@@ -41,6 +43,8 @@ class TextOp(QuietOp):
     def run(self, stream: Stream) -> None:
         """Appends it."""
         stream.transcript.add_constant(self.text)
+        if stream.record is not None:
+            stream.record.text(PROGRAM, self.text)
         stream.append_text(self.text)
 
 
@@ -57,7 +61,10 @@ class RoleOp(QuietOp):
         """Appends the template's text."""
         template = stream.program.role_template()
         change = stream.transcript.begin_role if self.begins else stream.transcript.end_role
-        stream.append_text(change(self.role, template))
+        text = change(self.role, template)
+        if stream.record is not None:
+            stream.record.text(TEMPLATE, text)
+        stream.append_text(text)
 
 
 class ScopeOp(QuietOp):
@@ -75,7 +82,10 @@ class ScopeOp(QuietOp):
         if self.begins:
             self.scope.start = len(stream.transcript.segments)
         else:
-            self.scope.variable.resolve(stream.transcript.text(self.scope.start))
+            text = stream.transcript.text(self.scope.start)
+            self.scope.variable.resolve(text)
+            if stream.record is not None:
+                stream.record.variable(self.scope.variable.name or "", "var_scope", text)
 
     def abandon(self, failure: Failure) -> None:
         """The variable will not be set."""
@@ -170,15 +180,24 @@ class AdoptOp(QuietOp):
 class ExtendOp(QuietOp):
     """Appends what joined forks have added."""
 
-    __slots__ = ("messages", "segments")
+    __slots__ = ("messages", "record", "segments")
 
-    def __init__(self, segments: Sequence[Segment], messages: Sequence[Message]) -> None:
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        messages: Sequence[Message],
+        record: StateRecorder | None = None,
+    ) -> None:
         self.segments = segments
         self.messages = messages
+        self.record = record  # the fork's
 
     def run(self, stream: Stream) -> None:
         """Appends it."""
-        stream.append_text(stream.transcript.extend(self.segments, self.messages))
+        text = stream.transcript.extend(self.segments, self.messages)
+        if stream.record is not None:
+            stream.record.took_over(self.record)
+        stream.append_text(text)
 
 
 class EndOp(QuietOp):
