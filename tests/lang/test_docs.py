@@ -1,4 +1,4 @@
-"""The blocks of docs/language.md run, one after the other, in one namespace."""
+"""The blocks of the pages about the language run, one after the other, in one namespace each."""
 
 from __future__ import annotations
 
@@ -30,6 +30,20 @@ def test_every_block_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     printed = capsys.readouterr().out
     assert "no network" in printed
     namespace["ask"](Answering())
+
+
+def test_seeing_a_run_draws_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.with_name("seeing-a-run.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    exec(compile(block, "seeing-a-run.md", "exec"), namespace)
+    assert capsys.readouterr().out == "2 runs\n"
+    assert namespace["state"]["tip"] == [" drink it hot."] * 2
+    for name, bars in (("run.html", 4), ("batch.html", 8)):
+        assert (tmp_path / name).read_text(encoding="utf-8").count('class="bar"') == bars
 
 
 class Answering:

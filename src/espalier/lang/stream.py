@@ -27,6 +27,7 @@ from espalier.lang.recording import CallRecorder, StateRecorder
 from espalier.lang.transcript import Transcript
 from espalier.lang.usage import UsageNode
 from espalier.lang.variables import Scope, Variable, Variables
+from espalier.report.record import SHARED_PREFIX
 
 R = TypeVar("R", GenerateResult, ChoiceScores)
 _CALL, _FORK = 0, 1  # branches of a stream's keys
@@ -254,12 +255,14 @@ class Stream(ActiveStream):
         if size > 1 and num_segments > num_cached:
             if self._shared is None or self._shared[0] != num_segments:
                 prompt = self.transcript.prompt()
-                record = self.record and self.record.call("shared prefix", None, None)
-                shared = SharedPrefix(self.program, prompt, self._prefix, record)
+                shared = SharedPrefix(self.program, prompt, self._prefix, self._prefix_record())
                 self._shared = (num_segments, shared)
             num_cached, prefix = self._shared
         num_pieces = 0 if self.record is None else len(self.record.record.pieces)
         return Snapshot(self.transcript.copy(), prefix, num_cached, num_pieces)
+
+    def _prefix_record(self) -> CallRecorder | None:
+        return None if self.record is None else self.record.call(SHARED_PREFIX, None, None)
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Starts from a fork point."""

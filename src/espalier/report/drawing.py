@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from espalier.report.coverage import Coverage
-from espalier.report.record import CallRecord, RunRecord, StateRecord
+from espalier.report.record import SHARED_PREFIX, CallRecord, RunRecord, StateRecord
 from espalier.types import Usage
 
 MAX_LANES = 400
@@ -52,7 +52,7 @@ class Drawing:
         for state in _depth_first(run.states):
             for call in state.calls:
                 self.numbers[call] = len(self.numbers) + 1
-                if call.usage is not None and call.kind != "shared prefix":
+                if call.usage is not None and call.kind != SHARED_PREFIX:
                     self.usage.add(call.usage)
             if len(self.lanes) < MAX_LANES:
                 is_root = state.parent is None
@@ -63,7 +63,7 @@ class Drawing:
     @property
     def calls(self) -> list[CallRecord]:
         """The calls that programs made, in the order of their numbers."""
-        return [call for call in self.numbers if call.kind != "shared prefix"]
+        return [call for call in self.numbers if call.kind != SHARED_PREFIX]
 
 
 def _in_order(runs: Sequence[RunRecord]) -> list[RunRecord]:

@@ -15,6 +15,7 @@ from espalier.types import Usage
 
 # Where a piece of a state's text comes from.
 PROGRAM, TEMPLATE, GENERATED, CHOICE = "program", "template", "generated", "choice"
+SHARED_PREFIX = "shared prefix"  # the kind of a call that a program did not write
 # How a call stands.
 WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
 

@@ -8,7 +8,7 @@ from espalier.report.call_text import call_tip, source_line
 from espalier.report.drawing import Drawing
 from espalier.report.figures import counted, percent, place, seconds
 from espalier.report.page import escape
-from espalier.report.record import CANCELLED, FAILED, CallRecord, VariableRecord
+from espalier.report.record import CANCELLED, FAILED, SHARED_PREFIX, CallRecord, VariableRecord
 
 MAX_ROWS = 1_000
 _MAX_SHOWN = 240
@@ -31,12 +31,12 @@ def cards(drawing: Drawing) -> str:
         + _card(seconds(drawing.end - drawing.begin), f"{runs}{states}")
         + _card(counted(len(calls), "call"), ", ".join(bad) or f"{together:.1f} at once on average")
         + _card(
-            counted(usage.prompt_tokens, "prompt token"),
-            f"{usage.cached_tokens:,} cached, {usage.computed_tokens:,} computed",
+            f"{usage.prompt_tokens:,}",
+            f"prompt tokens: {usage.cached_tokens:,} cached, {usage.computed_tokens:,} computed",
             _meter(usage.cached_tokens, usage.computed_tokens),
         )
-        + _card(f"{saved} saved", "of the prompt tokens came from the cache")
-        + _card(f"{usage.generated_tokens:,} generated", f"tokens{forced}{first}")
+        + _card(saved, "of the prompt tokens saved by the cache")
+        + _card(f"{usage.generated_tokens:,}", f"generated tokens{forced}{first}")
         + "</div>"
     )
 
@@ -76,7 +76,7 @@ def _rows(drawing: Drawing) -> Iterator[tuple[float, str]]:
             name = f"{lane.run.title[:24]} {'' if lane.is_root else lane.state.name}".rstrip()
         state = f'<a href="#state-{index}">{escape(name)}</a>'
         for call in lane.state.calls:
-            if call.kind != "shared prefix":
+            if call.kind != SHARED_PREFIX:
                 yield call.submitted_at, _call_row(call, drawing.numbers[call], state)
         for variable in lane.state.variables:
             yield variable.at, _set_row(variable, state)
@@ -105,6 +105,9 @@ def _call_row(call: CallRecord, number: int, state: str) -> str:
 
 def _value(call: CallRecord) -> str:
     error = "" if call.error is None else f'<span class="failed">{escape(_cut(call.error))}</span>'
+    if call.status == CANCELLED:
+        status = "not run" if call.sent_at is None else call.status
+        return f'<span class="failed cancelled">{status}</span>'
     if not call.texts:
         return error or f'<span class="missing">{escape(call.status)}</span>'
     samples = "".join(f'<code class="value">{escape(_cut(text))}</code>' for text in call.texts)

@@ -7,7 +7,7 @@ from espalier.report.coverage import ORIGINS, Span
 from espalier.report.drawing import Drawing, Lane
 from espalier.report.figures import counted
 from espalier.report.page import escape
-from espalier.report.record import TEMPLATE, CallRecord, Piece
+from espalier.report.record import CANCELLED, FAILED, SHARED_PREFIX, TEMPLATE, CallRecord, Piece
 
 _MAX_INHERITED = 90
 _MEANING = {
@@ -49,7 +49,7 @@ _APPROXIMATE = (
 
 def _state(drawing: Drawing, lane: Lane, number: int, counts: dict[str, int]) -> str:
     state = lane.state
-    calls = sum(call.kind != "shared prefix" for call in state.calls)
+    calls = sum(call.kind != SHARED_PREFIX for call in state.calls)
     name = lane.run.title if lane.is_root else f"fork {state.name}"
     parts = [_inherited(lane)]
     for piece, spans in drawing.coverage[lane.run].spans(state):
@@ -60,12 +60,12 @@ def _state(drawing: Drawing, lane: Lane, number: int, counts: dict[str, int]) ->
     parts += [
         _without_text(drawing, call)
         for call in state.calls
-        if call not in shown and call.kind != "shared prefix"
+        if call not in shown and call.kind != SHARED_PREFIX
     ]
     if state.is_cut:
         parts.append('<span class="missing">the rest was not recorded</span>')
     text = "".join(parts)
-    error = lane.run.error if lane.is_root else None
+    error = lane.run.error if lane.is_root and len(drawing.runs) > 1 else None
     return (
         f'<section class="state{" root" if lane.is_root else ""}" id="state-{number}" '
         f'style="--depth:{min(lane.depth, 8)}"><h3>{escape(name)} '
@@ -91,10 +91,20 @@ def _inherited(lane: Lane) -> str:
             break
     if not tail:
         return ""
-    shown = tail if len(tail) <= _MAX_INHERITED else f"…{tail[-_MAX_INHERITED:]}"
+    shown = tail if len(tail) <= _MAX_INHERITED else _last_words(tail)
     return (
         f'<span class="inherited" title="from the state it was forked from">{escape(shown)}</span>'
     )
+
+
+def _last_words(text: str) -> str:
+    """The end of a text, from the beginning of a line or of a word where one is near."""
+    end = text[-_MAX_INHERITED:]
+    for mark in ("\n", " "):
+        at = end.find(mark)
+        if 0 <= at < _MAX_INHERITED // 2:
+            return "…" + end[at + 1 :].lstrip("\n")
+    return f"…{end}"
 
 
 def _piece(drawing: Drawing, piece: Piece, spans: list[Span], *, is_own: bool) -> str:
@@ -122,9 +132,10 @@ def _piece(drawing: Drawing, piece: Piece, spans: list[Span], *, is_own: bool) -
 def _without_text(drawing: Drawing, call: CallRecord) -> str:
     """A call that wrote nothing: it failed, was cancelled, or had not ended."""
     number = drawing.numbers[call]
-    told = f": {call.error}" if call.error else ""
+    status = "not run" if call.status == CANCELLED and call.sent_at is None else call.status
+    told = f": {call.error}" if call.error and call.status == FAILED else ""
     return (
         f'<span class="failed {call.status}" tabindex="0" id="call-{number}" data-call="{number}" '
-        f'title="{escape(call_tip(call))}">{escape(call_name(call))} {call.status}'
+        f'title="{escape(call_tip(call))}">{escape(call_name(call))} {status}'
         f"{escape(told)}</span>"
     )

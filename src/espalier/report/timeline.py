@@ -11,7 +11,7 @@ from espalier.report.call_text import call_name, call_tip
 from espalier.report.drawing import Drawing, Lane
 from espalier.report.figures import counted, seconds
 from espalier.report.page import escape
-from espalier.report.record import CANCELLED, FAILED, CallRecord, StateRecord
+from espalier.report.record import CANCELLED, FAILED, SHARED_PREFIX, CallRecord, StateRecord
 
 LANE_PX, BAR_PX, AXIS_PX = 26, 16, 24
 _NUM_TICKS = 6
@@ -60,7 +60,7 @@ class _Timeline:
         for index in range(int(self.span_s / step) + 1):
             x = f"{100 * index * step / self.span_s:.3f}%"
             parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{AXIS_PX - 4}" y2="100%"/>')
-            if index * step < self.span_s * 0.94:
+            if index * step < self.span_s * 0.9:
                 text = "0" if index == 0 else seconds(index * step)
                 parts.append(f'<text class="tick" x="{x}" y="12">{text}</text>')
         return "".join(parts)
@@ -90,10 +90,12 @@ class _Timeline:
         begin = call.sent_at if call.sent_at is not None else call.submitted_at
         end = call.ended_at if call.ended_at is not None else self.drawing.end
         x, top = self._x(begin), self._middle(state) - BAR_PX / 2
-        is_prefix = call.kind == "shared prefix"
-        kind = " prefix" if is_prefix else ""
+        is_prefix = call.kind == SHARED_PREFIX
+        kind = "prefix" if is_prefix else call.kind
+        number = self.drawing.numbers[call]
+        target = f"state-{self.row[state] + 1}" if is_prefix else f"call-{number}"
         start = (
-            f'<a class="call {call.status}{kind}" href="#call-{self.drawing.numbers[call]}" '
+            f'<a class="call {call.status} {escape(kind)}" href="#{target}" data-call="{number}" '
             f'aria-label="{escape(_spoken(call))}"><title>{escape(call_tip(call))}</title>'
         )
         if call.sent_at is None:
@@ -103,21 +105,24 @@ class _Timeline:
         return (
             f'{start}<svg class="bar" x="{x:.3f}%" y="{top}" '
             f'width="{max(self._x(end) - x, 0.01):.3f}%" height="{BAR_PX}">'
-            f'{_phases(call, begin, end)}<text x="6" y="12">{escape(name)}</text></svg>'
+            f'{_phases(call, begin, end)}<text x="{_queued_share(call, begin, end):.2f}%" dx="6" '
+            f'y="12">{escape(name)}</text></svg>'
             f'<line class="edge" x1="{x:.3f}%" x2="{x:.3f}%" y1="{top}" y2="{top + BAR_PX}"/></a>'
         )
 
 
 def _spoken(call: CallRecord) -> str:
-    took = "" if call.sent_at is None or call.ended_at is None else call.ended_at - call.sent_at
-    return f"{call_name(call)}: {call.status}" + (f", {seconds(took)}" if took != "" else "")
+    told = f"{call_name(call)}: {call.status}"
+    if call.sent_at is None or call.ended_at is None:
+        return told
+    return f"{told}, {seconds(call.ended_at - call.sent_at)}"
 
 
 def _phases(call: CallRecord, begin: float, end: float) -> str:
     """The bar in its phases: queued in the backend, prompt being computed, text being written."""
     if call.status in (FAILED, CANCELLED) or end <= begin:
         return '<rect class="whole" width="100%" height="100%"/>'
-    queue_s = 0.0 if call.usage is None else call.usage.queue_s or 0.0
+    queue_s = _queue_s(call)
     first = call.first_token_at
     writes = call.kind == "gen"
     edges = [
@@ -131,6 +136,14 @@ def _phases(call: CallRecord, begin: float, end: float) -> str:
         for name, start, stop in edges
         if stop > start
     )
+
+
+def _queue_s(call: CallRecord) -> float:
+    return 0.0 if call.usage is None else call.usage.queue_s or 0.0
+
+
+def _queued_share(call: CallRecord, begin: float, end: float) -> float:
+    return 0.0 if end <= begin else min(100.0, 100 * _queue_s(call) / (end - begin))
 
 
 def _nice(value: float) -> float:

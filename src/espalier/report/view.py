@@ -103,7 +103,9 @@ def _several(drawing: Drawing) -> str:
     roots = [run for run in drawing.runs if run.parent not in drawing.runs]
     if len(roots) == 1:
         return roots[0].title
-    return counted(len(roots), "run") if roots else "No run"
+    names = list(dict.fromkeys(run.title.partition("(")[0] for run in roots))
+    shown = ", ".join(names[:4]) + (" and others" if len(names) > 4 else "")
+    return f"{counted(len(roots), 'run')} of {shown}" if roots else "No run"
 
 
 def _is_inside(run: RunRecord | None, outer: RunRecord) -> bool:

@@ -38,15 +38,13 @@
 
   // A call's bar, text and row belong together.
   const numberOf = (element) => {
-    const at = element && element.closest("[data-call], a.call");
-    if (!at) return null;
-    return at.dataset.call || at.getAttribute("href").slice("#call-".length);
+    const at = element && element.closest("[data-call]");
+    return at ? at.dataset.call : null;
   };
   let lit = [];
   const light = (number) => {
     for (const element of lit) element.classList.remove("lit");
-    lit = number === null ? [] : [...document.querySelectorAll(
-      `a.call[href="#call-${number}"], [data-call="${number}"]`)];
+    lit = number === null ? [] : [...document.querySelectorAll(`[data-call="${number}"]`)];
     for (const element of lit) element.classList.add("lit");
   };
 
@@ -83,7 +81,8 @@
   const fit = () => {
     for (const text of document.querySelectorAll(".bar text")) {
       const room = text.ownerSVGElement.getBoundingClientRect().width;
-      text.style.visibility = text.getComputedTextLength() + 10 > room ? "hidden" : "visible";
+      const box = text.getBBox();
+      text.style.visibility = box.x + box.width + 4 > room ? "hidden" : "visible";
     }
   };
   fit();
