@@ -161,9 +161,14 @@ class RequestState:
         """
         if self.guide is None:
             return ()
-        count = len(self.output_ids)
-        spans = self.guide.forced_spans
-        return tuple((start, min(end, count)) for start, end in spans if start < count)
+        spans: list[tuple[int, int]] = []
+        at = 0
+        for start, end in self.guide.forced_spans:
+            start, end = max(start, at), min(end, len(self.output_ids))  # noqa: PLW2901
+            if start < end:
+                spans.append((start, end))
+                at = end
+        return tuple(spans)
 
     def take_back(self, num_tokens: int) -> None:
         """Takes back the last output tokens, but not their text (see OutputText)."""
