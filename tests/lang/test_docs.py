@@ -74,6 +74,20 @@ def test_the_blocks_of_the_page_about_the_compiler_print_what_it_shows(
     page_runner("compiler.md")
 
 
+def test_seeing_a_run_draws_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "seeing-a-run.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    exec(compile(block, "seeing-a-run.md", "exec"), namespace)
+    assert capsys.readouterr().out == "2 runs\n"
+    assert namespace["state"]["tip"] == [" drink it hot."] * 2
+    for name, bars in (("run.html", 4), ("batch.html", 8)):
+        assert (tmp_path / name).read_text(encoding="utf-8").count('class="bar"') == bars
+
+
 class Answering:
     """Stands for an Engine in the page's last block."""
 

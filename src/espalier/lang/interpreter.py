@@ -29,6 +29,7 @@ from espalier.lang.program import (
     next_run_key,
     refuse_blocking,
 )
+from espalier.lang.recording import start_run
 from espalier.lang.state import ProgramState
 from espalier.lang.stream import Stream
 from espalier.lang.workers import in_worker, run_in_thread, shared_crew
@@ -68,8 +69,20 @@ def launch(
         raise UserInputError("use_thread=False is for def programs; an async program needs none.")
     if options.seed is not None:
         key = derive_seed(options.seed, 0 if key is None else key)
-    program = Program(backend, options, next_run_key(backend) if key is None else key)
-    state = ProgramState(Stream(program, program.key, program.node))
+    recorder = start_run(
+        getattr(function, "__name__", "program"),
+        args,
+        kwargs,
+        backend.model_name,
+        outer=None if outer is None else outer.recorder,
+        is_wanted=options.trace,
+    )
+    program = Program(backend, options, next_run_key(backend) if key is None else key, recorder)
+    if outer is not None:
+        outer.node.adopt(program.node)
+    root = Stream(program, program.key, program.node)
+    root.record = None if recorder is None else recorder.root
+    state = ProgramState(root)
     return Launch(state, lambda: function(state, *args, **kwargs), is_async)
 
 
@@ -138,6 +151,8 @@ def running(start: Launch, *, is_async: bool) -> Iterator[None]:
         _tell(start.program, "begin_program")
         yield
     except BaseException as error:
+        if start.program.recorder is not None:
+            start.program.recorder.failed(error)
         start.program.abort(Failure.of_body(error))
         raise
     finally:

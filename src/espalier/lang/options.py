@@ -38,7 +38,7 @@ LOGPROB_NAMES = (
 )
 CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
-SEED_NAME = "seed"
+SEED_NAME, TRACE_NAME = "seed", "trace"
 
 STOP_NAMES = ("stop", "stop_token_ids", "stop_regex")  # options that end a text where it says so
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
@@ -55,6 +55,7 @@ class RunOptions:
         stream: the body runs in a thread and `run` returns at once.
         backend: what was given as backend, or None.
         use_thread: false waits for each operation before the body goes on.
+        trace: the run is recorded, for `state.show()`.
     """
 
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -63,10 +64,12 @@ class RunOptions:
     stream: bool = False
     backend: Any = None
     use_thread: bool = True
+    trace: bool = False
 
     def __post_init__(self) -> None:
         flag("stream", self.stream, UserInputError)
         flag("use_thread", self.use_thread, UserInputError)
+        flag("trace", self.trace, UserInputError)
 
 
 def split_options(
@@ -88,8 +91,8 @@ def split_options(
             rest[name] = value
         elif name in YIELDING_NAMES:
             _keep(sampling, YIELDING_NAMES[name], value)
-        elif name == SEED_NAME:
-            _keep(control, "seed", value)
+        elif name in (SEED_NAME, TRACE_NAME):
+            _keep(control, name, value)
         else:
             rest[name] = value
     if sampling or "seed" in control:

@@ -20,6 +20,7 @@ from espalier.lang.chat_template import template_for_model
 from espalier.lang.failure import Failure
 from espalier.lang.options import RunOptions
 from espalier.lang.promise import Promise
+from espalier.lang.recording import RunRecorder
 from espalier.lang.usage import UsageNode, active_logs
 from espalier.types import Usage
 
@@ -42,11 +43,18 @@ class ActiveStream:
 class Program:
     """Shared by a state and all of its forks."""
 
-    def __init__(self, backend: Backend, options: RunOptions, key: int) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        options: RunOptions,
+        key: int,
+        recorder: RunRecorder | None = None,
+    ) -> None:
         self.backend = backend
         self.options = options
         self.key = key
         self.node = UsageNode()
+        self.recorder = recorder  # None where the run is not recorded
         self.failure: Failure | None = None
         self.ret_value: Any = None
         self.body_ended: Promise[None] = Promise()
@@ -107,6 +115,8 @@ class Program:
     def end_body(self) -> None:
         """Says that the body will submit nothing more."""
         self.body_ended.resolve(None)
+        if self.recorder is not None:
+            self.recorder.ended()
         for log in self._logs:
             log.program_ended()
 
@@ -156,9 +166,14 @@ async_body_thread: contextvars.ContextVar[int | None] = contextvars.ContextVar(
 )
 
 
+def may_not_block() -> bool:
+    """True where blocking this thread would never end or would stop its loop."""
+    return loop.on_loop_thread() or async_body_thread.get() == threading.get_ident()
+
+
 def refuse_blocking(what: str, instead: str) -> None:
     """Raises ProgramError where blocking this thread would never end or would stop its loop."""
-    if loop.on_loop_thread() or async_body_thread.get() == threading.get_ident():
+    if may_not_block():
         raise ProgramError(
             f"{what} blocks, which stops the event loop that it waits for; in an async program "
             f"write {instead}."
