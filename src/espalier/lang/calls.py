@@ -30,14 +30,26 @@ from espalier.types import GREEDY_TEMPERATURE, SamplingParams, TokenLogprob
 class CallOp:
     """A call of the model that sets a variable."""
 
-    __slots__ = ("key", "location", "variable")
+    __slots__ = ("key", "location", "timeout_s", "variable")
     wakes = True
     kind = "call"
 
-    def __init__(self, variable: Variable, location: SourceLine | None, key: int) -> None:
+    def __init__(
+        self,
+        variable: Variable,
+        location: SourceLine | None,
+        key: int,
+        timeout_s: float | None = None,
+    ) -> None:
         self.variable = variable
         self.location = location
         self.key = key
+        self.timeout_s = timeout_s
+
+    @property
+    def place(self) -> str:
+        """What is called and where it was written."""
+        return f"{self._description} at {self.location}" if self.location else self._description
 
     @property
     def _description(self) -> str:
@@ -70,8 +82,9 @@ class GenerateOp(CallOp):
         sampling: SamplingParams,
         logprobs: LogprobOptions,
         form: Form | None,
+        timeout_s: float | None = None,
     ) -> None:
-        super().__init__(variable, location, key)
+        super().__init__(variable, location, key, timeout_s)
         self.sampling = sampling
         self.logprobs = logprobs
         self.form = form
@@ -81,7 +94,9 @@ class GenerateOp(CallOp):
         prompt, backend = stream.transcript.prompt(), stream.program.backend
         constraint = None if self.form is None else self.form.constraint
         call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key)
-        result = await stream.call(lambda: backend.generate(call, self._on_delta(stream)))
+        result = await stream.call(
+            lambda: backend.generate(call, self._on_delta(stream)), self.timeout_s
+        )
         self._accept(stream, result)
 
     def _on_delta(self, stream: Stream) -> OnDelta | None:
@@ -154,7 +169,7 @@ class SelectOp(CallOp):
     kind = "select"
 
     def __init__(self, variable: Variable, key: int, select: SglSelect) -> None:
-        super().__init__(variable, select.location, key)
+        super().__init__(variable, select.location, key, select.timeout_s)
         self.select = select
 
     async def run(self, stream: Stream) -> None:
@@ -165,7 +180,7 @@ class SelectOp(CallOp):
             self.select.choices,
             bool(getattr(method, "requires_unconditional_logprobs", False)),
         )
-        scores = await stream.call(lambda: backend.score(call))
+        scores = await stream.call(lambda: backend.score(call), self.timeout_s)
         chosen, meta = self._decide(scores)
         stream.transcript.add_generated(chosen, None)
         stream.append_text(chosen)

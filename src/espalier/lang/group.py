@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from espalier.backends.base import Message
 from espalier.errors import ProgramError, RequestCancelledError, RoleError, UserInputError
-from espalier.lang import loop
+from espalier.lang import leaving, loop
 from espalier.lang.failure import Failure
 from espalier.lang.ops import EndOp, ExtendOp
 from espalier.lang.program import refuse_blocking
@@ -59,6 +60,33 @@ class ProgramStateGroup(Generic[S]):
     def __iter__(self) -> Iterator[S]:
         return iter(self.states)
 
+    def __enter__(self) -> ProgramStateGroup[S]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Cancels what of the forks has not ended; what has can still be read."""
+        leaving.wait_for(self._cancel_unfinished())
+
+    async def __aenter__(self) -> ProgramStateGroup[S]:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await leaving.wait_for_async(self._cancel_unfinished())
+
+    def _cancel_unfinished(self) -> list[Promise[None]]:
+        failure = Failure.cancelled("the `with` block of its group was left")
+        return [state.stream.cancel_unfinished(failure) for state in self.states]
+
     def __iadd__(self, other: object) -> ProgramStateGroup[S]:
         for state, item in zip(self.states, self._items(other), strict=True):
             append(state.stream, item)
@@ -89,7 +117,13 @@ class ProgramStateGroup(Generic[S]):
         """
         refuse_blocking("join()", "await group.ajoin()")
         self._begin_join(mode, on_error)
-        loop.run_blocking(self._finish_join(mode, on_error))
+        try:
+            loop.run_blocking(self._finish_join(mode, on_error))
+        except Exception:
+            raise
+        except BaseException as error:
+            self.src_state.stream.program.interrupt(error)
+            raise
 
     async def ajoin(self, mode: str = GATHER, on_error: str = "raise") -> None:
         """`join` for async programs."""

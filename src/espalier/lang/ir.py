@@ -65,6 +65,7 @@ class SglGen(SglExpr):
     logprobs: Mapping[str, Any]
     form: Form | None
     location: SourceLine | None
+    timeout_s: float | None = None
 
     def __repr__(self) -> str:
         return f"Gen({self.name!r})"
@@ -80,6 +81,7 @@ class SglSelect(SglExpr):
     choices_method: ChoicesMethod
     seed: int | None
     location: SourceLine | None
+    timeout_s: float | None = None
 
     def __repr__(self) -> str:
         return f"Select({self.name!r}, choices={list(self.choices)!r})"

@@ -68,6 +68,11 @@ def iterate(
         else:
             yield from _of_variable(reader, name, sample)
         finished = True
+    except (Exception, GeneratorExit):
+        raise
+    except BaseException as error:
+        reader.stream.program.interrupt(error)
+        raise
     finally:
         if not finished and cancel_on_close:
             reader.stream.cancel(Failure.cancelled(_CLOSED_EARLY))

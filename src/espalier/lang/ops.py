@@ -21,6 +21,7 @@ class QuietOp:
 
     __slots__ = ()
     wakes = False
+    place: str | None = None
 
     def failed(self, error: Exception) -> Failure:
         """The error itself is what readers get."""
@@ -93,6 +94,7 @@ class AskOp(Generic[T]):
 
     __slots__ = ("answer", "of_failed", "question")
     wakes = True
+    place: str | None = None
 
     def __init__(
         self, question: Callable[[Stream], T], of_failed: Callable[[Failure], T] | None = None

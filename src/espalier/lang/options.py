@@ -11,6 +11,7 @@ from typing import Any
 
 from espalier.backends.base import LogprobOptions
 from espalier.errors import UserInputError
+from espalier.lang.limits import seconds
 from espalier.types import SamplingParams, flag
 
 # Names that `run` takes, and the field of SamplingParams that each sets.
@@ -35,9 +36,9 @@ LOGPROB_NAMES = (
     "top_logprobs_num",
     "return_text_in_logprobs",
 )
+TIMEOUT_NAME, SEED_NAME = "timeout", "seed"  # yield likewise
 CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
-SEED_NAME = "seed"
 
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
 
@@ -52,6 +53,7 @@ class RunOptions:
         seed: seed of the whole run; each call derives its own from it.
         stream: the body runs in a thread and `run` returns at once.
         backend: what was given as backend, or None.
+        timeout_s: seconds that the run may take, body and calls; None: as long as it takes.
         use_thread: false waits for each operation before the body goes on.
     """
 
@@ -61,6 +63,7 @@ class RunOptions:
     stream: bool = False
     backend: Any = None
     use_thread: bool = True
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         flag("stream", self.stream, UserInputError)
@@ -88,6 +91,8 @@ def split_options(
             _keep(sampling, YIELDING_NAMES[name], value)
         elif name == SEED_NAME:
             _keep(control, "seed", value)
+        elif name == TIMEOUT_NAME:
+            control["timeout_s"] = seconds(value)
         else:
             rest[name] = value
     if sampling or "seed" in control:

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from espalier.backends.base import Message
 from espalier.errors import UnsupportedError, UserInputError
-from espalier.lang import iterate
+from espalier.lang import iterate, leaving
 from espalier.lang.failure import Failure
 from espalier.lang.group import GATHER, ProgramStateGroup
 from espalier.lang.ir import (
@@ -22,6 +22,7 @@ from espalier.lang.ir import (
     parts_of,
 )
 from espalier.lang.ops import AdoptOp, ForkOp
+from espalier.lang.program import current_program
 from espalier.lang.promise import Promise
 from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
@@ -71,7 +72,10 @@ class ProgramState:
         return name in self.stream.variables
 
     def get_var(self, name: str, timeout: float | None = None) -> Any:
-        """A variable's value; waits for it, at most `timeout` seconds (then TimeoutError)."""
+        """A variable's value; waits for it, at most `timeout` seconds.
+
+        Raises ProgramTimeoutError (a TimeoutError) then; the call goes on.
+        """
         return self.reader.get_blocking(name, timeout)
 
     async def aget(self, name: str) -> Any:
@@ -160,6 +164,40 @@ class ProgramState:
     def cancel(self) -> None:
         """Cancels what this state and its forks have submitted; reading it then raises."""
         self.stream.cancel(Failure.cancelled())
+
+    # Leaving a `with` block: what has not finished is cancelled, what has can still be read.
+
+    def __enter__(self) -> ProgramState:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        leaving.wait_for(self._cancel_unfinished())
+
+    async def __aenter__(self) -> ProgramState:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await leaving.wait_for_async(self._cancel_unfinished())
+
+    def _cancel_unfinished(self) -> list[Promise[None]]:
+        failure = Failure.cancelled("the `with` block of its state was left")
+        program = self.stream.program
+        if not self.stream.is_root:
+            return [self.stream.cancel_unfinished(failure)]
+        program.cancel(failure)
+        # A body that leaves a block on its own state does not wait for its own end.
+        body = [program.body_ended] if current_program.get() is not program else []
+        return [*body, program.when_idle()]
 
     def __str__(self) -> str:
         return self.text()
@@ -317,7 +355,7 @@ class RoleScope:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None or (self._stream.open_role == self._role and not self._stream.joined):
+        if kind is None or (self._stream.open_role == self._role and self._stream.is_open()):
             append(self._stream, SglRoleEnd(self._role))
 
 
@@ -338,7 +376,8 @@ class VariableScope:
         traceback: TracebackType | None,
     ) -> None:
         scopes = self._stream.scopes
-        if kind is None or (scopes and scopes[-1].variable.name == self._name):
+        is_mine = scopes and scopes[-1].variable.name == self._name and self._stream.is_open()
+        if kind is None or is_mine:
             append(self._stream, SglVarScopeEnd(self._name))
 
 

@@ -19,6 +19,7 @@ from espalier.errors import ProgramError
 from espalier.lang import loop
 from espalier.lang.failure import Failure
 from espalier.lang.feed import Feed
+from espalier.lang.limits import timed_out
 from espalier.lang.prefix import SharedPrefix
 from espalier.lang.program import ActiveStream, Program, call_slots
 from espalier.lang.promise import Promise
@@ -36,6 +37,11 @@ class Op(Protocol):
     @property
     def wakes(self) -> bool:
         """True where the stream must go on at once; constants wait for the next such operation."""
+        ...
+
+    @property
+    def place(self) -> str | None:
+        """The call of the model and its line in the user's program; None for anything else."""
         ...
 
     def run(self, stream: Stream) -> Awaitable[None] | None:
@@ -75,6 +81,7 @@ class Stream(ActiveStream):
         "_lock",
         "_num_calls",
         "_num_forks",
+        "_op",
         "_ops",
         "_prefix",
         "_scheduled",
@@ -84,6 +91,7 @@ class Stream(ActiveStream):
         "children",
         "failure",
         "feed",
+        "is_root",
         "joined",
         "key",
         "node",
@@ -105,6 +113,7 @@ class Stream(ActiveStream):
         self.transcript = Transcript()
         self.failure: Failure | None = None
         self.feed: Feed | None = Feed() if program.options.stream else None
+        self.is_root = parent is None
         self.joined = False
         self.scopes: list[Scope] = []
         self.children: weakref.WeakSet[Stream] = weakref.WeakSet()
@@ -119,6 +128,7 @@ class Stream(ActiveStream):
             self.outer_scopes = parent.outer_scopes.union(scope.variable for scope in parent.scopes)
         self._prefix: SharedPrefix | None = None  # to wait for before the next call
         self._shared: tuple[int, SharedPrefix] | None = None  # of the last fork, and its segments
+        self._op: Op | None = None  # the one that is waited for
         self._ops: deque[Op] = deque()
         self._lock = threading.Lock()
         self._scheduled = self._waiting = False
@@ -129,7 +139,13 @@ class Stream(ActiveStream):
     # The submitting side.
 
     def check_open(self) -> None:
-        """Raises ProgramError where the stream has been joined: it takes nothing more."""
+        """Raises where the stream takes nothing more.
+
+        ProgramError where it has been joined; where the program was aborted (a timeout, ^C) while
+        its body runs, what ended it, so that a body which only appends comes to its end as well.
+        """
+        if self.program.failure is not None and not self.program.body_ended.done:
+            raise self.program.failure.raised()
         if self.joined:
             raise ProgramError(
                 "this fork has been joined; append to the state that it came from instead."
@@ -158,6 +174,11 @@ class Stream(ActiveStream):
         with self._lock:
             return not self._ops and not self._scheduled
 
+    def is_open(self) -> bool:
+        """True where `check_open` raises nothing."""
+        aborted = self.program.failure is not None and not self.program.body_ended.done
+        return not self.joined and not aborted
+
     def next_call_key(self) -> int:
         """A key for the next call: the same in each run of the program."""
         self._num_calls += 1
@@ -179,12 +200,42 @@ class Stream(ActiveStream):
         """Cancels this stream and its forks; from any thread."""
         loop.call_soon(self._cancel_all, failure)
 
+    def cancel_unfinished(self, failure: Failure) -> Promise[None]:
+        """Cancels what of this stream and its forks has not ended; done once nothing is at work."""
+        ended: Promise[None] = Promise()
+        loop.call_soon(self._cancel_unfinished, failure, ended)
+        return ended
+
     def _cancel_all(self, failure: Failure) -> None:
-        stack = [self]
+        for stream in self._family():
+            stream.stop(failure)
+
+    def _cancel_unfinished(self, failure: Failure, ended: Promise[None]) -> None:
+        tasks = []
+        for stream in self._family():
+            if stream._task is not None:
+                stream.stop(failure)
+                tasks.append(stream._task)
+        if not tasks:
+            ended.resolve(None)
+        left = len(tasks)
+
+        def one_ended(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                ended.resolve(None)
+
+        for task in tasks:
+            task.add_done_callback(one_ended)
+
+    def _family(self) -> list[Stream]:
+        found, stack = [], [self]
         while stack:
             stream = stack.pop()
-            stream.stop(failure)
+            found.append(stream)
             stack.extend(stream.children)
+        return found
 
     # The loop's side.
 
@@ -193,6 +244,10 @@ class Stream(ActiveStream):
         self._fail(failure)
         if self._waiting and self._task is not None:
             self._task.cancel()
+
+    def at_work(self) -> str | None:
+        """The call that is waited for, with its line."""
+        return None if self._op is None else self._op.place
 
     def _fail(self, failure: Failure) -> None:
         if self.failure is None:
@@ -224,14 +279,14 @@ class Stream(ActiveStream):
         try:
             pending = op.run(self)
             if pending is not None:
-                self._waiting = True
+                self._waiting, self._op = True, op
                 await pending
         except asyncio.CancelledError:
             self._fail(self.failure or Failure.cancelled("the loop of programs was stopped"))
         except Exception as error:
             self._fail(op.failed(error))
         finally:
-            self._waiting = False
+            self._waiting, self._op = False, None
         if self.failure is not None:
             op.abandon(self.failure)
 
@@ -261,8 +316,28 @@ class Stream(ActiveStream):
         self.num_inherited_messages = len(self.transcript.messages)
         self.append_text(self.transcript.text())
 
-    async def call(self, start: Callable[[], Awaitable[R]]) -> R:
-        """Makes a call of the model, after the prompt shared at the last fork, and counts it."""
+    async def call(
+        self, start: Callable[[], Awaitable[R]], timeout_s: float | None = None
+    ) -> R:
+        """Makes a call of the model, after the prompt shared at the last fork, and counts it.
+
+        Raises ProgramTimeoutError where all of that takes longer than `timeout_s` seconds.
+        """
+        if timeout_s is None:
+            return await self._call(start)
+        assert self._task is not None
+        clock = asyncio.get_running_loop().call_later(timeout_s, self._task.cancel)
+        rings_at = clock.when()
+        try:
+            return await self._call(start)
+        except asyncio.CancelledError:
+            if self.failure is not None or asyncio.get_running_loop().time() < rings_at:
+                raise
+            raise timed_out("the call", timeout_s) from None
+        finally:
+            clock.cancel()
+
+    async def _call(self, start: Callable[[], Awaitable[R]]) -> R:
         prefix, self._prefix = self._prefix, None
         if prefix is not None:
             await prefix.ready()

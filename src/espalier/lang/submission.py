@@ -58,7 +58,7 @@ def wait_settled(stream: Stream) -> None:
     refuse_blocking("use_thread=False", "a run without it")
     ask: AskOp[None] = AskOp(lambda _: None, lambda _: None)
     stream.enqueue([ask])
-    ask.answer.wait()
+    stream.program.wait(ask.answer)
 
 
 def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
@@ -102,7 +102,13 @@ def _generate_op(stream: Stream, draft: _Draft, gen: SglGen) -> GenerateOp:
     logprobs = resolve_logprobs(options.logprobs, gen.logprobs)
     variable = _declare(stream, draft, gen.name, sampling.n)
     return GenerateOp(
-        variable, gen.location, key, sampling=sampling, logprobs=logprobs, form=gen.form
+        variable,
+        gen.location,
+        key,
+        sampling=sampling,
+        logprobs=logprobs,
+        form=gen.form,
+        timeout_s=gen.timeout_s,
     )
 
 
