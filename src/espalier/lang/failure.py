@@ -40,8 +40,7 @@ class Failure:
         self.variable = variable
         self.location = location
         self.source = source
-        is_cancellation = call is None and isinstance(cause, RequestCancelledError)
-        self._unread = None if is_cancellation else UnreadError(self, self.described())
+        self._unread = UnreadError(self, self.described()) if self._is_news() else None
 
     @classmethod
     def cancelled(cls, why: str = "the state was cancelled") -> Failure:
@@ -54,6 +53,11 @@ class Failure:
         if isinstance(error, Exception):
             return cls(error)
         return cls.cancelled(f"the program was interrupted by {type(error).__name__}")
+
+    def _is_news(self) -> bool:
+        """False for a cancellation, and for the error of a body that read what was cancelled."""
+        reason = self.cause.__cause__ if isinstance(self.cause, GenerationError) else self.cause
+        return self.call is not None or not isinstance(reason, RequestCancelledError)
 
     def mark_read(self) -> None:
         """Says that somebody has been told of it."""

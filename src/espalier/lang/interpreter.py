@@ -155,15 +155,17 @@ def _running(start: Launch, *, is_async: bool) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        start.program.abort(Failure.of_body(error))
+        # What an aborted program's body raises follows from what aborted it.
+        start.program.abort(start.program.failure or Failure.of_body(error))
         raise
     finally:
         for variable, token in reversed(tokens):
             variable.reset(token)
-        _end(start)
+        end_body(start)
 
 
-def _end(start: Launch) -> None:
+def end_body(start: Launch) -> None:
+    """Says that nothing more will be submitted: streams of text end, reads of unknown names too."""
     start.program.end_body()
     for stream in start.program.streams():
         assert isinstance(stream, Stream)

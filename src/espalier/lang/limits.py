@@ -59,9 +59,8 @@ class Clock:
         loop.call_soon(self._start)
 
     def _start(self) -> None:
-        program = self._program()
-        if program is None or program.has_ended():
-            return
+        # Streams that the program has sent before are behind this in the loop's queue: whether it
+        # has ended cannot be said yet.
         left_s = max(0.0, self._deadline - time.monotonic())
         self._handle = asyncio.get_running_loop().call_later(left_s, self._ring)
 

@@ -316,9 +316,7 @@ class Stream(ActiveStream):
         self.num_inherited_messages = len(self.transcript.messages)
         self.append_text(self.transcript.text())
 
-    async def call(
-        self, start: Callable[[], Awaitable[R]], timeout_s: float | None = None
-    ) -> R:
+    async def call(self, start: Callable[[], Awaitable[R]], timeout_s: float | None = None) -> R:
         """Makes a call of the model, after the prompt shared at the last fork, and counts it.
 
         Raises ProgramTimeoutError where all of that takes longer than `timeout_s` seconds.
