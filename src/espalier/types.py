@@ -124,8 +124,8 @@ class Usage:
 
     def add(self, other: Usage) -> None:
         """Adds the counts of `other` to this one."""
-        for entry in fields(self):
-            setattr(self, entry.name, getattr(self, entry.name) + getattr(other, entry.name))
+        for name in Usage.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
     def hit_rate(self) -> float:

@@ -113,16 +113,16 @@ class Batch:
         self._outcomes: asyncio.Queue[Outcome] | None = None
         self._closed = False
 
-    async def next_done(self) -> list[Outcome]:
-        """The items that have ended since, at least one, in no particular order."""
+    async def next_done(self, at_least: int = 1) -> list[Outcome]:
+        """The items that have ended since, at least so many, in no particular order."""
         if self._outcomes is None:
             self._outcomes = asyncio.Queue()
             if self._job.timeout_s is not None:
                 self._call_later(self._job.timeout_s, self._time_out)
             self._pump()
         found = [await self._outcomes.get()]
-        while not self._outcomes.empty():
-            found.append(self._outcomes.get_nowait())
+        while len(found) < at_least or not self._outcomes.empty():
+            found.append(await self._outcomes.get())
         return found
 
     def allow(self, num_taken: int) -> None:
@@ -149,7 +149,9 @@ class Batch:
         try:
             with contextlib.suppress(Exception):  # the state holds the error of its body
                 await self._body(start)
-            await start.program.when_idle().wait_async()
+            # On the loop of programs, what the body has sent is here before its end is.
+            if start.program.active or not loop.on_loop_thread():
+                await start.program.when_idle().wait_async()
             failure = await failure_of(start.state.stream).wait_async()
         except asyncio.CancelledError:
             start.program.abort(Failure.cancelled("the batch was ended early"))
@@ -231,7 +233,8 @@ def run_batch(job: BatchJob) -> list[ProgramState]:
     job, key_of = job.with_keys()
     outcomes: list[Outcome | None] = [None] * len(job.items)
     with progress(job) as advance:
-        for outcome in _completed(job, key_of, window=len(job.items))[0]:
+        is_told = job.progress_bar or job.on_result is not None
+        for outcome in _completed(job, key_of, len(job.items), is_told)[0]:
             outcomes[outcome.index] = outcome
             report(job, outcome)
             advance()
@@ -249,7 +252,7 @@ def iterate_batch(job: BatchJob) -> Generator[ProgramState, None, None]:
     job, key_of = job.with_keys()
     waiting: dict[int, Outcome] = {}
     index = 0
-    completed, batch = _completed(job, key_of, max(GENERATOR_WINDOW, job.limit))
+    completed, batch = _completed(job, key_of, max(GENERATOR_WINDOW, job.limit), is_told=True)
     with progress(job) as advance, contextlib.closing(completed):
         for outcome in completed:
             waiting[outcome.index] = outcome
@@ -281,20 +284,21 @@ async def arun_batch(job: BatchJob) -> list[ProgramState]:
 
 
 def _completed(
-    job: BatchJob, key_of: Callable[[int], int], window: int
+    job: BatchJob, key_of: Callable[[int], int], window: int, is_told: bool
 ) -> tuple[Any, Batch | None]:
     crew = None if job.is_async else Crew(job.limit)
     if crew is not None and crew.size == 0:
         return _completed_here(job, key_of), None
     batch = Batch(job, key_of, window, crew)
-    return _completed_on_loop(job, batch), batch
+    return _completed_on_loop(job, batch, is_told), batch
 
 
-def _completed_on_loop(job: BatchJob, batch: Batch) -> Iterator[Outcome]:
+def _completed_on_loop(job: BatchJob, batch: Batch, is_told: bool) -> Iterator[Outcome]:
     try:
         num_missing = len(job.items)
         while num_missing:
-            found = loop.run_blocking(batch.next_done())
+            # Where nobody hears of single items, this thread need not wake for each.
+            found = loop.run_blocking(batch.next_done(1 if is_told else num_missing))
             num_missing -= len(found)
             yield from found
     finally:

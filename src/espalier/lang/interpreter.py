@@ -169,8 +169,7 @@ def end_body(start: Launch) -> None:
     start.program.end_body()
     for stream in start.program.streams():
         assert isinstance(stream, Stream)
-        if stream.feed is not None:
-            stream.enqueue([EndOp()])
+        stream.enqueue([EndOp()])
         stream.variables.no_more()
 
 

@@ -5,6 +5,7 @@ Rule (reference section 3): the gen's value if it is not None, else the run's, e
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -115,7 +116,32 @@ def resolve_sampling(
 
     `is_number`: it is to be an int or a float, which ends at a space or at the end of a line.
     """
-    own = SamplingParams(**{**defaults, **given})
+    names = {**defaults, **given}
+    try:
+        return _resolved(tuple(names.items()), _kinds(names), is_number, template_stop)
+    except TypeError:  # a list of stops, say, which no cache can look up
+        return _combined(names, is_number, template_stop)
+
+
+def _kinds(values: Mapping[str, Any]) -> tuple[type, ...]:
+    """Types of the values: 1, 1.0 and True are equal, and not all of them allowed."""
+    return tuple(map(type, values.values()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _resolved(
+    items: tuple[tuple[str, Any], ...],
+    kinds: tuple[type, ...],
+    is_number: bool,
+    template_stop: tuple[str, ...],
+) -> SamplingParams:
+    return _combined(dict(items), is_number, template_stop)
+
+
+def _combined(
+    names: Mapping[str, Any], is_number: bool, template_stop: tuple[str, ...]
+) -> SamplingParams:
+    own = SamplingParams(**names)
     added = (*template_stop, *(NUMBER_STOPS if is_number else ()))
     more = [item for item in added if item not in own.stop]
     return replace(own, stop=(*own.stop, *more)) if more else own

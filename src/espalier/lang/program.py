@@ -58,10 +58,11 @@ class Program:
         self.ret_value: Any = None
         self.body_ended: Promise[None] = Promise()
         self.active: set[ActiveStream] = set()
-        self._streams: weakref.WeakSet[ActiveStream] = weakref.WeakSet()
+        # Weak sets cost more than all else here, and most programs have no use for them.
+        self._streams: weakref.WeakSet[ActiveStream] | None = None
         self._lock = threading.Lock()
         self._idle: list[Promise[None]] = []
-        self._inner: weakref.WeakSet[Program] = weakref.WeakSet()
+        self._inner: weakref.WeakSet[Program] | None = None
         self._clocks: list[Clock] = []
         self._stop_body: Callable[[], None] | None = None
         self._logs = active_logs()
@@ -102,14 +103,16 @@ class Program:
             log.call_ended(usage)
 
     def register(self, stream: ActiveStream) -> None:
-        """Notes a stream of the program."""
+        """Notes a stream of a program that streams."""
         with self._lock:
+            if self._streams is None:
+                self._streams = weakref.WeakSet()
             self._streams.add(stream)
 
     def streams(self) -> list[ActiveStream]:
-        """The streams that somebody still holds."""
+        """The streams that were registered and that somebody still holds."""
         with self._lock:
-            return list(self._streams)
+            return [] if self._streams is None else list(self._streams)
 
     def end_body(self) -> None:
         """Says that the body will submit nothing more."""
@@ -148,6 +151,8 @@ class Program:
     def add_inner(self, program: Program) -> None:
         """Notes a program that this one's body runs: what ends this one ends it too."""
         with self._lock:
+            if self._inner is None:
+                self._inner = weakref.WeakSet()
             self._inner.add(program)
         if self.failure is not None:
             program.abort(self.failure)
@@ -192,7 +197,7 @@ class Program:
 
     def _abort_inner(self, failure: Failure) -> None:
         with self._lock:
-            inner = list(self._inner)
+            inner = [] if self._inner is None else list(self._inner)
         for program in inner:
             if not program.has_ended():
                 program.abort(failure)

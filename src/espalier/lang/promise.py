@@ -23,7 +23,7 @@ class Promise(Generic[T]):
     def __init__(self) -> None:
         self.done = False
         self._lock = threading.Lock()
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] | None = None
         self._value: T | None = None
         self._error: ErrorSource | None = None
 
@@ -48,8 +48,8 @@ class Promise(Generic[T]):
             if self.done:
                 return
             self._value, self._error, self.done = value, error, True
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
             callback()
 
     def when_done(self, callback: Callable[[], None]) -> bool:
@@ -57,6 +57,8 @@ class Promise(Generic[T]):
         with self._lock:
             if self.done:
                 return False
+            if self._callbacks is None:
+                self._callbacks = []
             self._callbacks.append(callback)
             return True
 

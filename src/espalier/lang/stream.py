@@ -116,7 +116,7 @@ class Stream(ActiveStream):
         self.is_root = parent is None
         self.joined = False
         self.scopes: list[Scope] = []
-        self.children: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self.children: weakref.WeakSet[Stream] | None = None  # made at the first fork
         self.num_cached_segments = self.num_inherited_segments = self.num_inherited_messages = 0
         if parent is None:
             self.variables = Variables()
@@ -134,7 +134,8 @@ class Stream(ActiveStream):
         self._scheduled = self._waiting = False
         self._task: asyncio.Task[None] | None = None
         self._num_calls = self._num_forks = 0
-        program.register(self)
+        if self.feed is not None:
+            program.register(self)  # at the end of the body its feed ends too
 
     # The submitting side.
 
@@ -188,6 +189,8 @@ class Stream(ActiveStream):
         """`size` streams that go on from a fork point, each beginning with an `adopt` operation."""
         self._num_forks += 1
         children = []
+        if self.children is None:
+            self.children = weakref.WeakSet()
         for index in range(size):
             key = derive_seed(self.key, _FORK, self._num_forks, index)
             child = Stream(self.program, key, self.node.child(), self)
@@ -234,7 +237,7 @@ class Stream(ActiveStream):
         while stack:
             stream = stack.pop()
             found.append(stream)
-            stack.extend(stream.children)
+            stack.extend(stream.children or ())
         return found
 
     # The loop's side.

@@ -51,19 +51,22 @@ class Variable:
 
     def ready(self) -> Promise[Any]:
         """The promise of the value, with the state told to go on."""
-        if not self.promise.done and self.kick is not None:
-            self.kick()
+        kick = self.kick
+        if not self.promise.done and kick is not None:
+            kick()
         return self.promise
 
     def resolve(self, value: Any, meta: Any = None, texts: str | list[str] | None = None) -> None:
         """Sets the value and ends the feeds; `texts` is what it was read from, if anything."""
         self._end(value if texts is None else texts, meta)
         self.promise.resolve(value)
+        self.kick = None  # or the state and its variables would hold each other
 
     def end_unread(self, texts: str | list[str], meta: Any, error: ErrorSource) -> None:
         """Ends with texts that are no value: reading raises the error, the texts are kept."""
         self._end(texts, meta)
         self.promise.fail(error)
+        self.kick = None
 
     def _end(self, value: Any, meta: Any) -> None:
         self.meta, self.texts = meta, value
@@ -78,6 +81,7 @@ class Variable:
         for feed in self.feeds:
             feed.close(error)
         self.promise.fail(error)
+        self.kick = None
 
 
 class Scope:
