@@ -28,6 +28,9 @@ ALLOWED: dict[str, set[str]] = {
     "backends": {"backends.base", "engine", "constrain", "loaders", "tokenizer", "exec"} | LEAVES,
     "lang": {"backends.base", "constrain"} | LEAVES,
     "runtime": {"backends", "backends.base", "engine", "loaders", "tokenizer", "exec"} | LEAVES,
+    # Names of the reference that lead to modules with better ones.
+    "utils": {"lang", "loaders"} | LEAVES,
+    "test": {"runtime", "lang"} | LEAVES,
     "cli": {"runtime", "lang", "backends.base", "loaders", "models", "tokenizer", "exec"} | LEAVES,
 }
 

@@ -21,6 +21,7 @@ NAMES = [
     "ProgramState",
     "Runtime",
     "ScriptedBackend",
+    "TraceError",
     "Usage",
     "UserInputError",
     "__version__",
@@ -35,8 +36,10 @@ NAMES = [
     "get_server_info",
     "global_config",
     "greedy_token_selection",
+    "image",
     "record_usage",
     "select",
+    "separate_reasoning",
     "set_default_backend",
     "system",
     "system_begin",
@@ -46,6 +49,7 @@ NAMES = [
     "user",
     "user_begin",
     "user_end",
+    "video",
 ]
 HEAVY = {"numpy", "tokenizers", "jinja2", "rich", "typer", "llguidance", "gguf", "asyncio"}
 _MEASURE = """
@@ -71,8 +75,8 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
 
 
 def test_an_unknown_name_raises_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'video'"):
-        _ = espalier.video
+    with pytest.raises(AttributeError, match="no attribute 'audio'"):
+        _ = espalier.audio
 
 
 def run(more: str = "") -> list[str]:

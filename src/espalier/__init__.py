@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from espalier.errors import EspalierError as EspalierError
     from espalier.errors import GenerationError as GenerationError
     from espalier.errors import ProgramError as ProgramError
+    from espalier.errors import TraceError as TraceError
     from espalier.errors import UserInputError as UserInputError
     from espalier.lang.api import assistant as assistant
     from espalier.lang.api import assistant_begin as assistant_begin
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from espalier.lang.api import gen as gen
     from espalier.lang.api import gen_int as gen_int
     from espalier.lang.api import gen_string as gen_string
+    from espalier.lang.api import image as image
     from espalier.lang.api import select as select
+    from espalier.lang.api import separate_reasoning as separate_reasoning
     from espalier.lang.api import system as system
     from espalier.lang.api import system_begin as system_begin
     from espalier.lang.api import system_end as system_end
     from espalier.lang.api import user as user
     from espalier.lang.api import user_begin as user_begin
     from espalier.lang.api import user_end as user_end
+    from espalier.lang.api import video as video
     from espalier.lang.choices import greedy_token_selection as greedy_token_selection
     from espalier.lang.choices import token_length_normalized as token_length_normalized
     from espalier.lang.choices import (
@@ -57,6 +61,7 @@ _NAMES = {
         "EspalierError",
         "GenerationError",
         "ProgramError",
+        "TraceError",
         "UserInputError",
     ),
     "espalier.lang.api": (
@@ -66,13 +71,16 @@ _NAMES = {
         "gen",
         "gen_int",
         "gen_string",
+        "image",
         "select",
+        "separate_reasoning",
         "system",
         "system_begin",
         "system_end",
         "user",
         "user_begin",
         "user_end",
+        "video",
     ),
     "espalier.lang.choices": (
         "greedy_token_selection",
@@ -95,8 +103,20 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 __all__ = ["__version__", *sorted(_MODULE_OF)]  # noqa: PLE0604 - names, each a string
 
 
+# Names of the reference whose backends are not there yet.
+_REMOTE_BACKENDS = ("Anthropic", "LiteLLM", "OpenAI", "RuntimeEndpoint", "VertexAI")
+
+
 def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
+    if name in _REMOTE_BACKENDS:
+        from espalier.errors import MissingBackendError
+
+        raise MissingBackendError(
+            f"espalier.{name}: backends of remote services are not there yet. Use espalier.Engine, "
+            "which runs a model in this process, or a class of your own below "
+            "espalier.lang.backend.base_backend.BaseBackend."
+        )
     if module is None:
         raise AttributeError(f"module 'espalier' has no attribute {name!r}")
     import importlib

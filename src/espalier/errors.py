@@ -5,6 +5,7 @@ EspalierError
     SamplingError                    a sampling parameter out of range or in conflict with another
     PromptError                      an empty or over-long prompt, an id outside the vocabulary
     UnsupportedError                 known, and not offered by this backend, model or version
+      MissingBackendError            (ImportError) a backend of the reference that is not there yet
     ModelFileError                   a model file that is missing, broken or of an unknown kind
     ModelNotFoundError               a model name that leads nowhere
     DownloadError                    a download that failed or is not what was expected
@@ -20,6 +21,7 @@ EspalierError
     UnknownVariableError (KeyError)  a variable that nothing will ever set
     BatchError                       an item of a batch failed; carries its index
     RoleError                        roles opened, nested or closed wrongly
+    TraceError (also TypeError)      a program whose course depends on values that are not there yet
 
 A message says what was given, what is allowed and what to do.
 """
@@ -56,6 +58,10 @@ class PromptError(UserInputError):
 
 class UnsupportedError(UserInputError):
     """Something known that this backend, model or version does not offer."""
+
+
+class MissingBackendError(UnsupportedError, ImportError):
+    """A backend that the reference has and that is not there yet was imported."""
 
 
 class ModelFileError(UserInputError):
@@ -140,3 +146,17 @@ class BatchError(ProgramError):
 
 class RoleError(ProgramError):
     """A role block was nested, left open or closed twice."""
+
+
+class TraceError(ProgramError, TypeError):
+    """A program cannot be traced: its course depends on a value that is known only when it runs.
+
+    Attributes:
+        location: "file:line" of the line that needs the value, or None.
+        graph: what was traced before that line (an espalier.lang.graph.Graph), or None.
+    """
+
+    def __init__(self, message: str, *, location: str | None = None) -> None:
+        super().__init__(message)
+        self.location = location
+        self.graph: object = None

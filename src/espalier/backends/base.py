@@ -62,6 +62,23 @@ class LogprobOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Chat:
+    """The messages in a prompt, for backends that send messages.
+
+    Attributes:
+        messages: the closed ones, without a default system message of the template.
+        open_role: the role that is open, or None.
+        open_text: the text of the open message so far.
+        state_id: a text that the calls of one state share.
+    """
+
+    messages: tuple[Message, ...] = ()
+    open_role: str | None = None
+    open_text: str = ""
+    state_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateCall:
     """One generation after a prompt, whose text must have a form where `constraint` is given.
 
@@ -75,6 +92,7 @@ class GenerateCall:
     logprobs: LogprobOptions = LogprobOptions()
     constraint: Constraint | None = None
     seed_key: int = 0
+    chat: Chat | None = None  # where the backend `reads_chat`
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +139,26 @@ class ChoiceScores:
     usage: Usage
 
 
+@dataclass(frozen=True, slots=True)
+class ChooseCall:
+    """A selection for a backend that has `choose`: it decides by itself."""
+
+    prompt: Prompt
+    choices: tuple[str, ...]
+    temperature: float
+    method: Any  # the choices method of the language, for backends that can follow it
+    chat: Chat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What such a backend decided."""
+
+    text: str
+    meta_info: dict[str, Any]
+    usage: Usage
+
+
 class RoleTemplate(Protocol):
     """Text around the messages of a chat, as the model was trained on."""
 
@@ -146,6 +184,10 @@ class Backend(Protocol):
     """Runs the calls of programs. Safe to use from many tasks of one event loop.
 
     Cancelling the task that awaits a call cancels the call.
+
+    Some have more, which the language looks for: `reads_chat = True` has each call carry its
+    `Chat`; `async choose(ChooseCall) -> Chosen` takes the place of `score`; `begin_program` and
+    `end_program` of a state's id are told when a program's body begins and ends.
     """
 
     @property

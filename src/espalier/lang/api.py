@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from espalier.constraint import JsonWhitespace
-from espalier.errors import UserInputError
+from espalier.errors import UnsupportedError, UserInputError, shown
+from espalier.lang.abstract import deferrable
 from espalier.lang.choices import ChoicesMethod, token_length_normalized
 from espalier.lang.form import form_of, regex_choices
 from espalier.lang.ir import (
@@ -16,14 +17,16 @@ from espalier.lang.ir import (
     SglRoleBegin,
     SglRoleEnd,
     SglSelect,
+    SglSeparateReasoning,
     as_expr,
     parts_of,
 )
 from espalier.lang.limits import seconds
 from espalier.lang.location import call_site
-from espalier.types import SamplingParams
+from espalier.types import SamplingParams, flag
 
 
+@deferrable
 def gen(  # noqa: PLR0917 - the reference's order
     name: str | None = None,
     max_tokens: int | None = None,
@@ -31,6 +34,7 @@ def gen(  # noqa: PLR0917 - the reference's order
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
@@ -62,7 +66,8 @@ def gen(  # noqa: PLR0917 - the reference's order
     """Calls the model and appends what it writes, which becomes the variable `name`.
 
     A value that is None is the run's. With `n` > 1 the variable is a list and the first sample is
-    appended. A matched stop is neither in the variable nor in the text, unless `include_stop`.
+    appended. A matched stop is neither in the variable nor in the text, unless `include_stop`;
+    `stop_regex` ends the text where a match of it is complete (docs/sampling.md).
     `choices` makes it a `select`. `seed` gives the same samples whatever else runs. The call fails
     with ProgramTimeoutError where it takes longer than `timeout` seconds from its turn on.
 
@@ -80,6 +85,7 @@ def gen(  # noqa: PLR0917 - the reference's order
         n=n,
         stop=stop,
         stop_token_ids=stop_token_ids,
+        stop_regex=stop_regex,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
@@ -133,6 +139,7 @@ def gen_int(  # noqa: PLR0917 - the reference's order
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
@@ -158,6 +165,7 @@ def gen_int(  # noqa: PLR0917 - the reference's order
         n=n,
         stop=stop,
         stop_token_ids=stop_token_ids,
+        stop_regex=stop_regex,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
@@ -184,6 +192,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
@@ -209,6 +218,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
         n=n,
         stop=stop,
         stop_token_ids=stop_token_ids,
+        stop_regex=stop_regex,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
@@ -229,6 +239,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
     )
 
 
+@deferrable
 def select(
     name: str | None = None,
     choices: Sequence[str] | None = None,
@@ -260,6 +271,42 @@ def select(
         raise UserInputError(f"choices_method is {choices_method!r}; a callable is allowed.")
     limit_s = seconds(timeout)
     return SglSelect(_checked(name), texts, temperature, choices_method, seed, call_site(), limit_s)
+
+
+def separate_reasoning(
+    expr: object = None, model_type: str | None = None, *, keep_reasoning: bool = False
+) -> SglExprList:
+    """The expression, whose generations write their reasoning before their answer.
+
+    The variable of a gen in it holds the answer, and `<name>_reasoning_content` the reasoning; the
+    state's text has the answer alone, or with `keep_reasoning` all that the model wrote. A form and
+    stops are for the answer: the reasoning is free. `model_type` says how the model marks its
+    reasoning (lang/reasoning_format.py); one that is not known raises where it is appended.
+    Raises UserInputError (a ValueError) without a gen, or with one that has no name.
+    """
+    flag("keep_reasoning", keep_reasoning, UserInputError)
+    if expr is None:
+        raise UserInputError(
+            "separate_reasoning was given no expression; a gen, or a list with one, is allowed."
+        )
+    inner = as_expr(expr)
+    return SglExprList((inner, SglSeparateReasoning(model_type, inner, keep_reasoning)))
+
+
+def image(path: object) -> SglExpr:
+    """An image in a prompt. Raises UnsupportedError: no model here sees images yet."""
+    raise UnsupportedError(
+        f"image({shown(path)}): no model that Espalier runs sees images yet; describe the image "
+        "in text."
+    )
+
+
+def video(path: object, num_frames: int) -> SglExpr:
+    """A video in a prompt. Raises UnsupportedError: no model here sees videos yet."""
+    raise UnsupportedError(
+        f"video({shown(path)}, {num_frames}): no model that Espalier runs sees videos yet; "
+        "describe the video in text."
+    )
 
 
 def system(expr: object = None) -> SglExprList:

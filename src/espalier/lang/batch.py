@@ -59,6 +59,7 @@ class BatchJob:
     on_error: str = "raise"
     on_result: OnResult | None = None
     progress_bar: bool = False
+    start_order: Sequence[int] | None = None
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -69,6 +70,12 @@ class BatchJob:
             not isinstance(number, int) or isinstance(number, bool) or number < 1
         ):
             raise UserInputError(f"num_threads is {number!r}; 'auto' or 1 and more is allowed.")
+        order = self.start_order
+        if order is not None and sorted(order) != list(range(len(self.items))):
+            raise UserInputError(
+                f"start_order has {len(order)} numbers; each of the {len(self.items)} items once, "
+                "by its number from 0, is allowed."
+            )
         if self.options.stream:
             raise UserInputError("stream=True is for single runs; leave it out of a batch.")
 
@@ -133,7 +140,9 @@ class Batch:
     def _pump(self) -> None:
         end = min(len(self._job.items), self._num_taken + self._window)
         while self._num_running < self._limit and self._next < end and not self._closed:
-            index, self._next = self._next, self._next + 1
+            order = self._job.start_order
+            index = self._next if order is None else order[self._next]
+            self._next += 1
             start = self._launch(index)
             task = asyncio.get_running_loop().create_task(self._run_one(index, start))
             self._num_running += 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from espalier.backends.base import (
     ChoiceScores,
+    ChooseCall,
+    Chosen,
     GenerateCall,
     GenerateResult,
     LogprobOptions,
@@ -39,12 +41,11 @@ class CallOp:
         variable: Variable,
         location: SourceLine | None,
         key: int,
-        timeout_s: float | None = None,
     ) -> None:
         self.variable = variable
         self.location = location
         self.key = key
-        self.timeout_s = timeout_s
+        self.timeout_s: float | None = None
 
     @property
     def place(self) -> str:
@@ -82,9 +83,8 @@ class GenerateOp(CallOp):
         sampling: SamplingParams,
         logprobs: LogprobOptions,
         form: Form | None,
-        timeout_s: float | None = None,
     ) -> None:
-        super().__init__(variable, location, key, timeout_s)
+        super().__init__(variable, location, key)
         self.sampling = sampling
         self.logprobs = logprobs
         self.form = form
@@ -93,10 +93,9 @@ class GenerateOp(CallOp):
         """Calls the backend."""
         prompt, backend = stream.transcript.prompt(), stream.program.backend
         constraint = None if self.form is None else self.form.constraint
-        call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key)
-        result = await stream.call(
-            lambda: backend.generate(call, self._on_delta(stream)), self.timeout_s
-        )
+        chat = stream.chat()
+        call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key, chat)
+        result = await stream.call(lambda: backend.generate(call, self._on_delta(stream)))
         self._accept(stream, result)
 
     def _on_delta(self, stream: Stream) -> OnDelta | None:
@@ -157,7 +156,7 @@ class GenerateOp(CallOp):
             return f"it reached max_new_tokens ({self.sampling.max_new_tokens}); allow more"
         for reason in reasons:
             if isinstance(reason.get("matched"), str):
-                return f"the stop string {shown(reason['matched'])} may have ended it early"
+                return f"the stop {shown(reason['matched'])} may have ended it early"
         told = " ".join(str(error).split())[:200].rstrip(".")
         return f"reading it raised {type(error).__name__}: {told}"
 
@@ -169,19 +168,36 @@ class SelectOp(CallOp):
     kind = "select"
 
     def __init__(self, variable: Variable, key: int, select: SglSelect) -> None:
-        super().__init__(variable, select.location, key, select.timeout_s)
+        super().__init__(variable, select.location, key)
+        self.timeout_s = select.timeout_s
         self.select = select
 
     async def run(self, stream: Stream) -> None:
         """Scores the choices and decides."""
         backend, method = stream.program.backend, self.select.choices_method
+        if hasattr(backend, "choose"):
+            await self._let_choose(stream, backend.choose)
+            return
         call = ScoreCall(
             stream.transcript.prompt(),
             self.select.choices,
             bool(getattr(method, "requires_unconditional_logprobs", False)),
         )
-        scores = await stream.call(lambda: backend.score(call), self.timeout_s)
-        chosen, meta = self._decide(scores)
+        scores = await stream.call(lambda: backend.score(call))
+        self._accept(stream, *self._decide(scores))
+
+    async def _let_choose(
+        self, stream: Stream, choose: Callable[[ChooseCall], Awaitable[Chosen]]
+    ) -> None:
+        """The backend decides by itself."""
+        select, prompt = self.select, stream.transcript.prompt()
+        call = ChooseCall(
+            prompt, select.choices, select.temperature, select.choices_method, stream.chat()
+        )
+        chosen = await stream.call(lambda: choose(call))
+        self._accept(stream, chosen.text, chosen.meta_info)
+
+    def _accept(self, stream: Stream, chosen: str, meta: dict[str, Any]) -> None:
         stream.transcript.add_generated(chosen, None)
         stream.append_text(chosen)
         self.variable.resolve(chosen, meta)

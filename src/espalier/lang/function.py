@@ -5,21 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Literal, overload
 
 from espalier.errors import UserInputError
 from espalier.lang import interpreter
+from espalier.lang.abstract import active_tracer, not_traceable
 from espalier.lang.batch import BatchJob, OnResult, arun_batch, iterate_batch, run_batch
+from espalier.lang.compilable import Compilable
+from espalier.lang.compiled import AsProgram
 from espalier.lang.limits import seconds
 from espalier.lang.options import RESERVED_NAMES, split_options
 from espalier.lang.state import ProgramState
+from espalier.types import whole_number
 
 Items = Sequence[Mapping[str, Any] | Sequence[Any]]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class SglFunction:
+class SglFunction(Compilable):
     """A program. Call it, or `run` it; `bind` fixes arguments.
 
     Every way to run takes, besides the program's own arguments, the options of reference section 2:
@@ -31,10 +35,14 @@ class SglFunction:
     """
 
     def __init__(
-        self, function: Callable[..., Any], bound: Mapping[str, Any] | None = None
+        self,
+        function: Callable[..., Any],
+        bound: Mapping[str, Any] | None = None,
+        num_api_spec_tokens: int | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.func = function
+        self.num_api_spec_tokens = num_api_spec_tokens
         self.bound_arguments = dict(bound or {})
         self.signature = inspect.signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
@@ -73,7 +81,8 @@ class SglFunction:
                     f"{', '.join(self._parameters) or 'none'}."
                 )
         self._refuse_bound(kwargs)
-        return SglFunction(self.func, {**self.bound_arguments, **kwargs})
+        bound = {**self.bound_arguments, **kwargs}
+        return SglFunction(self.func, bound, self.num_api_spec_tokens)
 
     def _refuse_bound(self, kwargs: Mapping[str, Any]) -> None:
         again = sorted(set(kwargs).intersection(self.bound_arguments))
@@ -96,6 +105,25 @@ class SglFunction:
         options, own = split_options(kwargs, self._own_names)
         return interpreter.launch(self.func, *self._arguments(args, own), options)
 
+    def _as_program(self) -> AsProgram:
+        return SglFunction
+
+    def _checked_known(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return self.bind(**kwargs).bound_arguments
+
+    def _traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A run of this program by one that is being traced."""
+        options, own = split_options(kwargs, self._own_names)
+        if options.stream:
+            raise not_traceable("the program runs another with stream=True, which has no graph.")
+        given = {
+            entry.name: getattr(options, entry.name)
+            for entry in fields(options)
+            if entry.name in kwargs or entry.name in ("sampling", "logprobs")
+        }
+        tracer = active_tracer.get()
+        return tracer.run_program(self.func, self._arguments(args, own), given)
+
     def run(self, *args: Any, **kwargs: Any) -> ProgramState:
         """Runs the program and returns its state when the body has returned.
 
@@ -104,6 +132,9 @@ class SglFunction:
         seconds of body and calls: then the calls are cancelled, and readers and the body's next
         read or append raise ProgramTimeoutError (a TimeoutError).
         """
+        if active_tracer.get() is not None:
+            traced: ProgramState = self._traced(args, kwargs)
+            return traced
         return interpreter.run(self._launch(args, kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> ProgramState:
@@ -115,6 +146,9 @@ class SglFunction:
 
         An `async def` body runs on the caller's event loop, a `def` body on a thread.
         """
+        if active_tracer.get() is not None:
+            traced: ProgramState = self._traced(args, kwargs)
+            return traced
         return await interpreter.run_async(self._launch(args, kwargs))
 
     @overload
@@ -138,6 +172,7 @@ class SglFunction:
         on_result: OnResult | None = None,
         timeout: float | None = None,
         item_timeout: float | None = None,
+        start_order: Sequence[int] | None = None,
         **options: Any,
     ) -> list[ProgramState] | Generator[ProgramState, None, None]:
         """Runs the program on each item: a dict of arguments, or a list of them in order.
@@ -148,6 +183,7 @@ class SglFunction:
         whose `error()` says why. `on_result(index, state)` is called as each item ends.
         `item_timeout` bounds the seconds of each item from its start, `timeout` those of the
         batch: what has not ended then fails with ProgramTimeoutError.
+        `start_order`: the items by number, in the order in which they are to start.
         """
         job = self._job(
             batch_kwargs,
@@ -157,6 +193,7 @@ class SglFunction:
             on_error=on_error,
             on_result=on_result,
             progress_bar=progress_bar,
+            start_order=None if start_order is None else tuple(start_order),
             timeout_s=seconds(timeout),
         )
         return iterate_batch(job) if generator_style else run_batch(job)
@@ -171,6 +208,7 @@ class SglFunction:
         on_result: OnResult | None = None,
         timeout: float | None = None,
         item_timeout: float | None = None,
+        start_order: Sequence[int] | None = None,
         **options: Any,
     ) -> list[ProgramState]:
         """`run_batch` for async code; of async programs `num_threads` bounds the tasks."""
@@ -182,6 +220,7 @@ class SglFunction:
             on_error=on_error,
             on_result=on_result,
             progress_bar=progress_bar,
+            start_order=None if start_order is None else tuple(start_order),
             timeout_s=seconds(timeout),
         )
         return await arun_batch(job)
@@ -193,6 +232,8 @@ class SglFunction:
         item_timeout: float | None,
         **settings: Any,
     ) -> BatchJob:
+        if active_tracer.get() is not None:
+            raise not_traceable("the program runs a batch, which has no graph; run its items.")
         if isinstance(batch, (str, bytes, Mapping)) or not isinstance(batch, Sequence):
             raise UserInputError(
                 f"the batch is of type {type(batch).__name__}; a list of dicts, or of lists or "
@@ -223,21 +264,33 @@ class SglFunction:
 
 
 @overload
-def function(func: Callable[..., Any]) -> SglFunction: ...
+def function(
+    func: Callable[..., Any], *, num_api_spec_tokens: int | None = None
+) -> SglFunction: ...
 
 
 @overload
-def function(func: None = None) -> Callable[[Callable[..., Any]], SglFunction]: ...
+def function(
+    func: None = None, num_api_spec_tokens: int | None = None
+) -> Callable[[Callable[..., Any]], SglFunction]: ...
 
 
 def function(
-    func: Callable[..., Any] | None = None,
+    func: Callable[..., Any] | None = None, num_api_spec_tokens: int | None = None
 ) -> SglFunction | Callable[[Callable[..., Any]], SglFunction]:
     """Makes a program of a `def` or `async def` function; with or without parentheses.
 
     Its first parameter must be named `s`. Raises UserInputError for that, and for a parameter
-    named like an option of `run`.
+    named like an option of `run`. `num_api_spec_tokens` is a hint for API backends: how many tokens
+    a call may write ahead of its stop, for the gens after it. Results do not depend on it, and a
+    backend that pays nothing for another call has no use for it.
     """
+    if num_api_spec_tokens is not None and (
+        whole_number("num_api_spec_tokens", num_api_spec_tokens, UserInputError) < 1
+    ):
+        raise UserInputError(
+            f"num_api_spec_tokens is {num_api_spec_tokens}; 1 or more, or None, is allowed."
+        )
     if func is None:
-        return SglFunction
-    return SglFunction(func)
+        return lambda func: SglFunction(func, None, num_api_spec_tokens)
+    return SglFunction(func, None, num_api_spec_tokens)

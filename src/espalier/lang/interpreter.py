@@ -19,6 +19,7 @@ from espalier.backends.base import derive_seed
 from espalier.errors import UserInputError
 from espalier.lang import loop
 from espalier.lang.config import chosen_backend, global_config
+from espalier.lang.executor import StreamExecutor
 from espalier.lang.failure import Failure
 from espalier.lang.ops import EndOp
 from espalier.lang.options import RunOptions
@@ -33,7 +34,7 @@ from espalier.lang.state import ProgramState
 from espalier.lang.stream import Stream
 from espalier.lang.workers import in_worker, run_in_thread, shared_crew
 
-__all__ = ["Launch", "ProgramState", "Stream", "launch", "run", "run_async"]
+__all__ = ["Launch", "ProgramState", "Stream", "StreamExecutor", "launch", "run", "run_async"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def _body_quietly(start: Launch) -> None:
 
 
 @contextmanager
-def _running(start: Launch, *, is_async: bool) -> Iterator[None]:
+def running(start: Launch, *, is_async: bool) -> Iterator[None]:
     """What surrounds each body: the current program, and the end of it, however it ends."""
     tokens: list[tuple[contextvars.ContextVar[Any], contextvars.Token[Any]]] = [
         (current_program, current_program.set(start.program))
@@ -153,6 +154,7 @@ def _running(start: Launch, *, is_async: bool) -> Iterator[None]:
     if is_async:
         tokens.append((async_body_thread, async_body_thread.set(threading.get_ident())))
     try:
+        _tell(start.program, "begin_program")
         yield
     except BaseException as error:
         # What an aborted program's body raises follows from what aborted it.
@@ -162,6 +164,14 @@ def _running(start: Launch, *, is_async: bool) -> Iterator[None]:
         for variable, token in reversed(tokens):
             variable.reset(token)
         end_body(start)
+        _tell(start.program, "end_program")
+
+
+def _tell(program: Program, event: str) -> None:
+    """Tells a backend that wants to know that the body begins or has ended."""
+    hook = getattr(program.backend, event, None)
+    if hook is not None:
+        hook(program.state_id)
 
 
 def end_body(start: Launch) -> None:
@@ -175,14 +185,14 @@ def end_body(start: Launch) -> None:
 
 def run_body(start: Launch) -> None:
     """Runs a `def` body in this thread."""
-    with _running(start, is_async=False):
+    with running(start, is_async=False):
         start.program.ret_value = start.body()
         _print_verbose(start)
 
 
 async def run_body_async(start: Launch) -> None:
     """Runs an `async def` body on this loop."""
-    with _running(start, is_async=True):
+    with running(start, is_async=True):
         # Only a body in a task of its own can be ended while it waits for something else.
         ends_early = start.program.options.stream or start.program.is_limited
         body = _in_own_task(start) if ends_early else start.body()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from espalier.backends.base import LogprobOptions
-from espalier.errors import UserInputError
+from espalier.errors import SamplingError, UserInputError
 from espalier.lang.limits import seconds
 from espalier.types import SamplingParams, flag
 
@@ -21,6 +21,7 @@ SAMPLING_NAMES: dict[str, str] = {
     "n": "n",
     "stop": "stop",
     "stop_token_ids": "stop_token_ids",
+    "stop_regex": "stop_regex",
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
@@ -41,6 +42,7 @@ TIMEOUT_NAME, SEED_NAME = "timeout", "seed"  # yield likewise
 CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
 
+STOP_NAMES = ("stop", "stop_token_ids", "stop_regex")  # options that end a text where it says so
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
 
 
@@ -97,8 +99,17 @@ def split_options(
         else:
             rest[name] = value
     if sampling or "seed" in control:
-        SamplingParams(**{**sampling, "sampling_seed": control.get("seed")})  # raises SamplingError
+        _checked(SamplingParams(**{**sampling, "sampling_seed": control.get("seed")}))
     return RunOptions(sampling=sampling, logprobs=logprobs, **control), rest
+
+
+def _checked(sampling: SamplingParams) -> SamplingParams:
+    """The parameters, whose expressions can be used; raises SamplingError."""
+    if sampling.stop_regex:
+        from espalier.constrain.stop_regex import check_stop_regex
+
+        check_stop_regex(sampling.stop_regex)
+    return sampling
 
 
 def _keep(values: dict[str, Any], name: str, value: Any) -> None:
@@ -141,7 +152,12 @@ def _resolved(
 def _combined(
     names: Mapping[str, Any], is_number: bool, template_stop: tuple[str, ...]
 ) -> SamplingParams:
-    own = SamplingParams(**names)
+    own = _checked(SamplingParams(**names))
+    if is_number and own.min_new_tokens:
+        raise SamplingError(
+            f"min_new_tokens is {own.min_new_tokens} for a number, which ends where it is whole; "
+            "leave min_tokens out, or ask for more digits by regex."
+        )
     added = (*template_stop, *(NUMBER_STOPS if is_number else ()))
     more = [item for item in added if item not in own.stop]
     return replace(own, stop=(*own.stop, *more)) if more else own

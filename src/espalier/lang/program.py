@@ -9,12 +9,14 @@ import asyncio
 import contextvars
 import itertools
 import threading
+import uuid
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from espalier.backends.base import Backend, RoleTemplate, derive_seed
 from espalier.errors import ChatTemplateError, ProgramError
 from espalier.lang import loop
+from espalier.lang.chat_template import template_for_model
 from espalier.lang.failure import Failure
 from espalier.lang.limits import Clock, timed_out
 from espalier.lang.options import RunOptions
@@ -69,6 +71,8 @@ class Program:
         self._nested = itertools.count()
         self._template: RoleTemplate | None = None
         self._stops: tuple[str, ...] | None = None
+        self.reads_chat = bool(getattr(backend, "reads_chat", False))
+        self.state_id = uuid.uuid4().hex if self.reads_chat else ""
         for log in self._logs:
             log.program_started(backend.model_name)
 
@@ -78,18 +82,19 @@ class Program:
         return self.options.seed
 
     def role_template(self) -> RoleTemplate:
-        """The backend's chat template; raises ChatTemplateError where the model has none."""
+        """The backend's chat template; where the model has none, one by its name."""
         if self._template is None:
-            self._template = self.backend.role_template()
+            backend = self.backend
+            self._template = template_for_model(backend.model_name, backend.role_template)
         return self._template
 
     def template_stops(self) -> tuple[str, ...]:
-        """Stops of the chat template, none where there is no template."""
+        """Stops of the chat template, none where the model has none and no role has been used."""
         if self._stops is None:
             try:
-                self._stops = tuple(self.role_template().stop)
+                self._stops = tuple((self._template or self.backend.role_template()).stop)
             except ChatTemplateError:
-                self._stops = ()
+                return ()
         return self._stops
 
     def nested_key(self) -> int:

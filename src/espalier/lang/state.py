@@ -11,16 +11,7 @@ from espalier.errors import UnsupportedError, UserInputError
 from espalier.lang import iterate, leaving
 from espalier.lang.failure import Failure
 from espalier.lang.group import GATHER, ProgramStateGroup
-from espalier.lang.ir import (
-    SglExpr,
-    SglExprList,
-    SglRoleBegin,
-    SglRoleEnd,
-    SglVarScopeBegin,
-    SglVarScopeEnd,
-    as_expr,
-    parts_of,
-)
+from espalier.lang.ir import SglExpr
 from espalier.lang.ops import AdoptOp, ForkOp
 from espalier.lang.program import current_program
 from espalier.lang.promise import Promise
@@ -28,13 +19,13 @@ from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
 from espalier.lang.submission import append
 from espalier.lang.variables import Variable
+from espalier.lang.writing import Writer
 from espalier.types import Usage
 
-Appendable = str | SglExpr | Sequence[object]
 MAX_FORKS = 65_536
 
 
-class ProgramState:
+class ProgramState(Writer):
     """The state of one run of a program: a prompt that grows, and its variables.
 
     Appending returns at once; reading a variable waits for that variable only.
@@ -58,6 +49,20 @@ class ProgramState:
     def _writable(self) -> Stream:
         self.reader.wait_for_body()
         return self.stream
+
+    def _append(self, value: object) -> None:
+        append(self._writable(), value)
+
+    def _check_writable(self) -> None:
+        self._writable()
+
+    def _may_close_role(self, role: str) -> bool:
+        return self.stream.open_role == role and self.stream.is_open()
+
+    def _may_close_scope(self, name: str) -> bool:
+        scopes = self.stream.scopes
+        is_innermost = bool(scopes) and scopes[-1].variable.name == name
+        return is_innermost and self.stream.is_open()
 
     # Variables.
 
@@ -209,75 +214,6 @@ class ProgramState:
             condition = "failed"
         return f"<ProgramState {condition}, variables: {names or 'none'}>"
 
-    # Roles and scopes.
-
-    @overload
-    def system(self, expr: None = None) -> RoleScope: ...
-
-    @overload
-    def system(self, expr: Appendable) -> SglExprList: ...
-
-    def system(self, expr: Appendable | None = None) -> RoleScope | SglExprList:
-        """Appends a system message; without an expression, a `with` block that holds it."""
-        return self._role("system", expr)
-
-    @overload
-    def user(self, expr: None = None) -> RoleScope: ...
-
-    @overload
-    def user(self, expr: Appendable) -> SglExprList: ...
-
-    def user(self, expr: Appendable | None = None) -> RoleScope | SglExprList:
-        """Appends a user message; without an expression, a `with` block that holds it."""
-        return self._role("user", expr)
-
-    @overload
-    def assistant(self, expr: None = None) -> RoleScope: ...
-
-    @overload
-    def assistant(self, expr: Appendable) -> SglExprList: ...
-
-    def assistant(self, expr: Appendable | None = None) -> RoleScope | SglExprList:
-        """Appends an assistant message; without an expression, a `with` block that holds it."""
-        return self._role("assistant", expr)
-
-    def _role(self, role: str, expr: Appendable | None) -> RoleScope | SglExprList:
-        if expr is None:
-            return RoleScope(self._writable(), role)
-        message = SglExprList((SglRoleBegin(role), *parts_of(as_expr(expr)), SglRoleEnd(role)))
-        append(self._writable(), message)
-        return message
-
-    def system_begin(self) -> None:
-        """Opens a system message."""
-        append(self._writable(), SglRoleBegin("system"))
-
-    def system_end(self) -> None:
-        """Closes the system message."""
-        append(self._writable(), SglRoleEnd("system"))
-
-    def user_begin(self) -> None:
-        """Opens a user message."""
-        append(self._writable(), SglRoleBegin("user"))
-
-    def user_end(self) -> None:
-        """Closes the user message."""
-        append(self._writable(), SglRoleEnd("user"))
-
-    def assistant_begin(self) -> None:
-        """Opens an assistant message."""
-        append(self._writable(), SglRoleBegin("assistant"))
-
-    def assistant_end(self) -> None:
-        """Closes the assistant message."""
-        append(self._writable(), SglRoleEnd("assistant"))
-
-    def var_scope(self, name: str) -> VariableScope:
-        """A `with` block; the text appended inside becomes the variable at its end."""
-        if not isinstance(name, str):
-            raise UserInputError(f"the variable name is {name!r}; text is allowed.")
-        return VariableScope(self._writable(), name)
-
     # Forks.
 
     def fork(
@@ -294,9 +230,13 @@ class ProgramState:
             )
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_FORKS:
             raise UserInputError(f"fork size is {size!r}; 0 to {MAX_FORKS} is allowed.")
+        return self.fork_sharing(size, ())
+
+    def fork_sharing(self, size: int, shared: Sequence[SglExpr]) -> ProgramStateGroup[ProgramState]:
+        """`fork`, where each child is known to begin with these constants and roles."""
         self._writable().check_open()
         point: Promise[Any] = Promise()
-        self.stream.enqueue([ForkOp(point, size)])
+        self.stream.enqueue([ForkOp(point, size, shared)])
         streams = self.stream.fork(point, size, AdoptOp)
         return ProgramStateGroup([ProgramState(stream) for stream in streams], self)
 
@@ -337,48 +277,6 @@ async def _texts(pieces: AsyncIterator[tuple[str, Any]]) -> AsyncIterator[str]:
     async for text, meta in pieces:
         if text or not meta:  # the last piece of a call may bring its meta_info alone
             yield text
-
-
-class RoleScope:
-    """A message as a `with` block; an exception inside closes it and goes on."""
-
-    def __init__(self, stream: Stream, role: str) -> None:
-        self._stream = stream
-        self._role = role
-
-    def __enter__(self) -> None:
-        append(self._stream, SglRoleBegin(self._role))
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None or (self._stream.open_role == self._role and self._stream.is_open()):
-            append(self._stream, SglRoleEnd(self._role))
-
-
-class VariableScope:
-    """A var_scope as a `with` block; an exception inside closes it and goes on."""
-
-    def __init__(self, stream: Stream, name: str) -> None:
-        self._stream = stream
-        self._name = name
-
-    def __enter__(self) -> None:
-        append(self._stream, SglVarScopeBegin(self._name))
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        scopes = self._stream.scopes
-        is_mine = scopes and scopes[-1].variable.name == self._name and self._stream.is_open()
-        if kind is None or is_mine:
-            append(self._stream, SglVarScopeEnd(self._name))
 
 
 class CopyScope:

@@ -14,20 +14,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from espalier.backends.base import ChoiceScores, GenerateResult, derive_seed
+from espalier.backends.base import Chat, ChoiceScores, Chosen, GenerateResult, derive_seed
 from espalier.errors import ProgramError
 from espalier.lang import loop
 from espalier.lang.failure import Failure
 from espalier.lang.feed import Feed
+from espalier.lang.ir import SglExpr
 from espalier.lang.limits import timed_out
 from espalier.lang.prefix import SharedPrefix
 from espalier.lang.program import ActiveStream, Program, call_slots
 from espalier.lang.promise import Promise
-from espalier.lang.transcript import Transcript
+from espalier.lang.transcript import Transcript, extended
 from espalier.lang.usage import UsageNode
 from espalier.lang.variables import Scope, Variable, Variables
 
-R = TypeVar("R", GenerateResult, ChoiceScores)
+R = TypeVar("R", GenerateResult, ChoiceScores, Chosen)
 _CALL, _FORK = 0, 1  # branches of a stream's keys
 
 
@@ -42,6 +43,11 @@ class Op(Protocol):
     @property
     def place(self) -> str | None:
         """The call of the model and its line in the user's program; None for anything else."""
+        ...
+
+    @property
+    def timeout_s(self) -> float | None:
+        """Seconds that it may take; None: as long as it takes."""
         ...
 
     def run(self, stream: Stream) -> Awaitable[None] | None:
@@ -127,7 +133,8 @@ class Stream(ActiveStream):
             self.open_role = parent.open_role
             self.outer_scopes = parent.outer_scopes.union(scope.variable for scope in parent.scopes)
         self._prefix: SharedPrefix | None = None  # to wait for before the next call
-        self._shared: tuple[int, SharedPrefix] | None = None  # of the last fork, and its segments
+        # Of the last fork: its segments, what its children begin with, and their common prompt.
+        self._shared: tuple[int, tuple[SglExpr, ...], SharedPrefix] | None = None
         self._op: Op | None = None  # the one that is waited for
         self._ops: deque[Op] = deque()
         self._lock = threading.Lock()
@@ -283,7 +290,7 @@ class Stream(ActiveStream):
             pending = op.run(self)
             if pending is not None:
                 self._waiting, self._op = True, op
-                await pending
+                await (pending if op.timeout_s is None else self._within(op.timeout_s, pending))
         except asyncio.CancelledError:
             self._fail(self.failure or Failure.cancelled("the loop of programs was stopped"))
         except Exception as error:
@@ -293,22 +300,46 @@ class Stream(ActiveStream):
         if self.failure is not None:
             op.abandon(self.failure)
 
+    async def _within(self, timeout_s: float, pending: Awaitable[None]) -> None:
+        """Awaits an operation; raises ProgramTimeoutError where it takes longer."""
+        this_loop = asyncio.get_running_loop()
+        assert self._task is not None
+        clock = this_loop.call_later(timeout_s, self._task.cancel)
+        try:
+            await pending
+        except asyncio.CancelledError:
+            if self.failure is not None or this_loop.time() < clock.when():
+                raise
+            raise timed_out("the call", timeout_s) from None
+        finally:
+            clock.cancel()
+
     def append_text(self, text: str) -> None:
         """Passes text that has joined the transcript on to whoever reads along."""
         if self.feed is not None:
             self.feed.push(text)
 
-    def snapshot(self, size: int) -> Snapshot:
-        """What forks start from; `size` > 1 has their common prompt computed once, in time."""
+    def snapshot(self, size: int, shared: tuple[SglExpr, ...] = ()) -> Snapshot:
+        """What forks start from; `size` > 1 has their common prompt computed once, in time.
+
+        `shared` is what each of them is known to begin with: it belongs to the common prompt.
+        """
         num_segments = len(self.transcript.segments)
         prefix, num_cached = self._prefix, self.num_cached_segments
-        if size > 1 and num_segments > num_cached:
-            if self._shared is None or self._shared[0] != num_segments:
-                prompt = self.transcript.prompt()
-                shared = SharedPrefix(self.program, prompt, self._prefix)
-                self._shared = (num_segments, shared)
-            num_cached, prefix = self._shared
+        if size > 1 and (shared or num_segments > num_cached):
+            if self._shared is None or self._shared[:2] != (num_segments, shared):
+                prompt = extended(self.transcript, shared, self.program.role_template)
+                self._shared = (
+                    num_segments,
+                    shared,
+                    SharedPrefix(self.program, prompt, self._prefix),
+                )
+            num_cached, _, prefix = self._shared
         return Snapshot(self.transcript.copy(), prefix, num_cached)
+
+    def begin_after(self, prefix: SharedPrefix) -> None:
+        """Has the first call wait for a prompt that is known to begin this one."""
+        self._prefix = prefix
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Starts from a fork point."""
@@ -319,26 +350,14 @@ class Stream(ActiveStream):
         self.num_inherited_messages = len(self.transcript.messages)
         self.append_text(self.transcript.text())
 
-    async def call(self, start: Callable[[], Awaitable[R]], timeout_s: float | None = None) -> R:
-        """Makes a call of the model, after the prompt shared at the last fork, and counts it.
+    def chat(self) -> Chat | None:
+        """The messages for the next call, where the backend reads them."""
+        if not self.program.reads_chat:
+            return None
+        return self.transcript.chat(self.program.state_id)
 
-        Raises ProgramTimeoutError where all of that takes longer than `timeout_s` seconds.
-        """
-        if timeout_s is None:
-            return await self._call(start)
-        assert self._task is not None
-        clock = asyncio.get_running_loop().call_later(timeout_s, self._task.cancel)
-        rings_at = clock.when()
-        try:
-            return await self._call(start)
-        except asyncio.CancelledError:
-            if self.failure is not None or asyncio.get_running_loop().time() < rings_at:
-                raise
-            raise timed_out("the call", timeout_s) from None
-        finally:
-            clock.cancel()
-
-    async def _call(self, start: Callable[[], Awaitable[R]]) -> R:
+    async def call(self, start: Callable[[], Awaitable[R]]) -> R:
+        """Makes a call of the model, after the prompt shared at the last fork, and counts it."""
         prefix, self._prefix = self._prefix, None
         if prefix is not None:
             await prefix.ready()

@@ -7,26 +7,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from espalier.errors import ProgramError, RoleError
+from espalier.errors import ProgramError
 from espalier.lang.calls import GenerateOp, SelectOp
+from espalier.lang.config import global_config
 from espalier.lang.ir import (
     SglConstantText,
     SglExpr,
     SglGen,
+    SglPromised,
+    SglReasoning,
+    SglReasoningVariable,
     SglRoleBegin,
     SglRoleEnd,
     SglSelect,
+    SglSeparateReasoning,
     SglVarScopeBegin,
     SglVarScopeEnd,
-    as_expr,
-    parts_of,
 )
 from espalier.lang.location import call_site
-from espalier.lang.ops import AskOp, RoleOp, ScopeOp, TextOp
-from espalier.lang.options import resolve_logprobs, resolve_sampling
+from espalier.lang.ops import AskOp, PromisedTextOp, RoleOp, ScopeOp, TextOp
+from espalier.lang.options import STOP_NAMES, resolve_logprobs, resolve_sampling
 from espalier.lang.program import refuse_blocking
+from espalier.lang.reasoning import ReasoningOp
+from espalier.lang.reasoning_format import marks_of
+from espalier.lang.separation import parts_to_append
 from espalier.lang.stream import Op, Stream
 from espalier.lang.variables import Scope, Variable
+from espalier.lang.writing import changed_role
 
 
 @dataclass(slots=True)
@@ -42,7 +49,7 @@ class _Draft:
 def append(stream: Stream, value: object) -> None:
     """Appends a value; raises where the user's line is wrong, and then appends nothing."""
     draft = _Draft([], [], stream.open_role, list(stream.scopes))
-    for part in parts_of(as_expr(value)):
+    for part in parts_to_append(value):
         _add(stream, draft, part)
     stream.check_open()
     stream.open_role, stream.scopes = draft.open_role, draft.scopes
@@ -68,17 +75,23 @@ def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
                 draft.ops.append(TextOp(part.value))
         case SglGen():
             draft.ops.append(_generate_op(stream, draft, part))
+        case SglReasoning():
+            draft.ops.append(_generate_op(stream, draft, part.gen, part))
         case SglSelect():
             variable = _declare(stream, draft, part.name, 1)
             draft.ops.append(SelectOp(variable, stream.next_call_key(), part))
         case SglRoleBegin() | SglRoleEnd():
             _change_role(stream, draft, part)
+        case SglPromised():
+            draft.ops.append(PromisedTextOp(part.variable, part.items))
         case SglVarScopeBegin():
             scope = Scope(_declare(stream, draft, part.name, 1))
             draft.scopes.append(scope)
             draft.ops.append(ScopeOp(scope, call_site(), begins=True))
         case SglVarScopeEnd():
             _end_scope(draft, part)
+        case SglReasoningVariable():
+            pass  # the generation before it has declared it
         case _:
             raise ProgramError(f"{part!r} cannot be appended to a state.")
 
@@ -90,43 +103,49 @@ def _declare(stream: Stream, draft: _Draft, name: str | None, num_samples: int) 
     return variable
 
 
-def _generate_op(stream: Stream, draft: _Draft, gen: SglGen) -> GenerateOp:
+def _generate_op(
+    stream: Stream, draft: _Draft, gen: SglGen, separate: SglReasoning | None = None
+) -> GenerateOp:
     program = stream.program
     options = program.options
     key = stream.next_call_key()
     given = gen.sampling
     if program.seed is not None and "sampling_seed" not in given:
         given = {**given, "sampling_seed": key}
+    if not global_config.skip_special_tokens_in_output:
+        given = {**given, "skip_special_tokens": False}
     is_number = gen.form is not None and gen.form.is_number
     sampling = resolve_sampling(options.sampling, given, is_number, program.template_stops())
     logprobs = resolve_logprobs(options.logprobs, gen.logprobs)
     variable = _declare(stream, draft, gen.name, sampling.n)
-    return GenerateOp(
-        variable,
-        gen.location,
-        key,
-        sampling=sampling,
-        logprobs=logprobs,
-        form=gen.form,
-        timeout_s=gen.timeout_s,
-    )
+    if separate is not None:
+        name = SglSeparateReasoning.process_name_for_reasoning(gen.name)
+        op: GenerateOp = ReasoningOp(
+            variable,
+            gen.location,
+            key,
+            sampling=sampling,
+            logprobs=logprobs,
+            form=gen.form,
+            reasoning=_declare(stream, draft, name, sampling.n),
+            marks=marks_of(separate.model_type),
+            keeps_reasoning=separate.keep_reasoning,
+            template_stops=program.template_stops(),
+            has_stops=any(gen.sampling.get(n) or options.sampling.get(n) for n in STOP_NAMES),
+        )
+    else:
+        op = GenerateOp(
+            variable, gen.location, key, sampling=sampling, logprobs=logprobs, form=gen.form
+        )
+    op.timeout_s = gen.timeout_s
+    return op
 
 
 def _change_role(stream: Stream, draft: _Draft, part: SglRoleBegin | SglRoleEnd) -> None:
-    begins = isinstance(part, SglRoleBegin)
-    if begins and draft.open_role is not None:
-        raise RoleError(
-            f"Nested roles are not allowed: {part.role} begins while {draft.open_role} is open. "
-            f"End {draft.open_role} first."
-        )
-    if not begins and draft.open_role != part.role:
-        raise RoleError(
-            f"{part.role} ends while {draft.open_role or 'no role'} is open. "
-            "End the role that was begun, once."
-        )
+    open_role = changed_role(draft.open_role, part)
     stream.program.role_template()  # raises here where the model has none
-    draft.open_role = part.role if begins else None
-    draft.ops.append(RoleOp(part.role, begins=begins))
+    draft.open_role = open_role
+    draft.ops.append(RoleOp(part.role, begins=isinstance(part, SglRoleBegin)))
 
 
 def _end_scope(draft: _Draft, part: SglVarScopeEnd) -> None:

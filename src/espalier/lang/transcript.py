@@ -5,10 +5,11 @@ Used on the loop's thread only. It must not know queues, variables or backends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from espalier.backends.base import Message, RoleTemplate
+from espalier.backends.base import Chat, Message, RoleTemplate
 from espalier.errors import RoleError
+from espalier.lang.ir import SglConstantText, SglExpr, SglRoleBegin, SglRoleEnd
 from espalier.types import Prompt, Segment, TextSegment, TokenSegment
 
 
@@ -73,8 +74,32 @@ class Transcript:
         self.open_role = None
         return text
 
+    def chat(self, state_id: str) -> Chat:
+        """The messages so far, and the one that is open."""
+        messages = tuple(dict(message) for message in self.messages)
+        text = "" if self.open_role is None else self.text(self._role_start)
+        return Chat(messages, self.open_role, text, state_id)
+
     def extend(self, segments: Sequence[Segment], messages: Sequence[Message]) -> str:
         """Appends what another transcript added after it was copied; returns the text."""
         self.segments.extend(segments)
         self.messages.extend(dict(message) for message in messages)
         return "".join(segment.text for segment in segments)
+
+
+def extended(
+    transcript: Transcript, exprs: Sequence[SglExpr], role_template: Callable[[], RoleTemplate]
+) -> Prompt:
+    """The prompt with constants and roles appended; the transcript stays as it is."""
+    twin = transcript.copy()
+    for expr in exprs:
+        match expr:
+            case SglConstantText():
+                twin.add_constant(expr.value)
+            case SglRoleBegin():
+                twin.begin_role(expr.role, role_template())
+            case SglRoleEnd():
+                twin.end_role(expr.role, role_template())
+            case _:
+                raise AssertionError(f"{expr!r} is no constant")
+    return twin.prompt()
