@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -192,27 +192,32 @@ class ProgramStateGroup(Generic[S]):
         done.resolve(added)
 
     async def _results(self, asked: list[Promise[Added]], on_error: str) -> list[Added]:
-        async def result(index: int) -> Added:
+        if on_error == "cancel":
+            for index, answer in enumerate(asked):
+                cancel_others = functools.partial(self._cancel_others, index, answer)
+                if not answer.when_done(cancel_others):
+                    cancel_others()
+        found: list[Added] = []
+        errors: list[Exception] = []
+        for answer in asked:
             try:
-                return await asked[index].wait_async()
-            except Exception:
-                if on_error == "cancel":
-                    self._cancel_others(index)
-                raise
-
-        found = await asyncio.gather(
-            *(result(index) for index in range(len(asked))), return_exceptions=True
-        )
-        errors = [item for item in found if isinstance(item, BaseException)]
+                found.append(await answer.wait_async())
+            except Exception as error:  # noqa: PERF203 - each fork has an error of its own
+                errors.append(error)
         if errors:
             # Those that were cancelled for a sibling's sake say less than the sibling itself.
             raise next((e for e in errors if not is_cancellation(e)), errors[0])
-        return [item for item in found if not isinstance(item, BaseException)]
+        return found
 
-    def _cancel_others(self, failed: int) -> None:
-        for index, state in enumerate(self.states):
-            if index != failed:
-                state.stream.cancel(Failure.cancelled(f"fork {failed} of its group failed"))
+    def _cancel_others(self, index: int, answer: Promise[Added]) -> None:
+        """Cancels all forks but one, where that one has failed."""
+        try:
+            answer.result()
+        except Exception:
+            failure = Failure.cancelled(f"fork {index} of its group failed")
+            for other, state in enumerate(self.states):
+                if other != index:
+                    state.stream.cancel(failure)
 
     @staticmethod
     def _new_names(streams: list[Stream], target: Stream) -> list[str]:

@@ -109,6 +109,7 @@ class Variables:
         self._by_name: dict[str | None, Variable] = dict(inherited or {})
         self._lock = threading.Lock()
         self._awaited: dict[str, Promise[Variable | None]] = {}
+        self._is_closed = False
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -134,11 +135,14 @@ class Variables:
             known = self._by_name.get(name)
             if known is not None:
                 return Promise.resolved(known)
+            if self._is_closed:
+                return Promise.resolved(None)
             return self._awaited.setdefault(name, Promise())
 
     def no_more(self) -> None:
         """Ends the waits for names that did not appear."""
         with self._lock:
+            self._is_closed = True  # a reader may be on its way here
             waiting, self._awaited = list(self._awaited.values()), {}
         for promise in waiting:
             promise.resolve(None)
