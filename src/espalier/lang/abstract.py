@@ -1,8 +1,9 @@
 """Values that are not known while a program is traced: arguments, results of calls, answers.
 
 They may be appended, joined to text with `+`, stored in variables and returned. Everything else
-that Python does with a value would need to know it, and raises TraceError with the line. They know
-no graph; a node is a number here.
+that Python does with a value would need to know it, and raises TraceError with the line. The tracer
+is told of that error, so that a body which catches it goes no further. They know no graph; a node
+is a number here.
 """
 
 from __future__ import annotations
@@ -13,22 +14,60 @@ import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, NoReturn, TypeVar, cast
 
-from espalier.errors import TraceError
-from espalier.lang.ir import SglExpr
+from espalier.errors import TraceError, UserInputError
+from espalier.lang.ir import SglConstantText, SglExpr, SglExprList, as_expr, parts_of
 from espalier.lang.location import SourceLine, call_site
 
 _PACKAGE = __name__.partition(".")[0]
+# What records the program that is being traced in this context; None where programs run.
+active_tracer: ContextVar[Any] = ContextVar("espalier_tracer", default=None)
+# Modules of Python that look at values for themselves, and whose answers no program branches on.
+_ONLOOKERS = frozenset({"copy", "inspect", "logging", "traceback", "warnings"})
 
 
 def not_traceable(what: str, location: SourceLine | None = None) -> TraceError:
     """The error of a line whose effect depends on a value that is not known while tracing."""
     place = call_site() if location is None else location
-    return TraceError(
+    error = TraceError(
         f"{'' if place is None else f'{place}: '}{what}",
         location=None if place is None else str(place),
     )
+    tracer = active_tracer.get()
+    if tracer is not None:
+        tracer.refuse(error)
+    return error
+
+
+def _program_asks() -> bool:
+    """True where the line that asks something of a value is the program's, or called by it.
+
+    Python's own modules ask on its behalf (`abc`, `json`), but for those that only look.
+    """
+    if active_tracer.get() is None:
+        return False
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "").partition(".")[0]
+        if module not in sys.stdlib_module_names:
+            return bool(module != _PACKAGE)
+        if module in _ONLOOKERS:
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _program_line() -> SourceLine | None:
+    """The nearest line that belongs neither to Espalier nor to Python."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "").partition(".")[0]
+        if module != _PACKAGE and module not in sys.stdlib_module_names:
+            return SourceLine(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return None
 
 
 class Abstract(SglExpr):
@@ -44,7 +83,8 @@ class Abstract(SglExpr):
         raise not_traceable(
             f"the program {what} {self.described()}, which is known only when the program runs. "
             "Append it (s += 'Q: ' + value), give the argument a value (bind), or run the program "
-            "without tracing it."
+            "without tracing it.",
+            _program_line(),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -53,21 +93,39 @@ class Abstract(SglExpr):
     def __ne__(self, other: object) -> bool:
         self._needs_value("compares")
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        if _program_asks():
+            self._needs_value("looks up")
+        return object.__hash__(self)
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        """Its type; to a program that is traced an error: `isinstance` asks for it, to branch."""
-        module = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-        is_users = module != _PACKAGE and module not in sys.stdlib_module_names
-        if is_users and active_tracer.get() is not None:
-            self._needs_value("asks for the type of")
-        return type(self)
+    def __repr__(self) -> str:
+        if _program_asks():
+            self._needs_value("turns into text")
+        return self._spelled()
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what copy, inspect and their like look for
-            raise AttributeError(name)
-        self._needs_value(f"uses .{name} of")
+    def _spelled(self) -> str:
+        """How graphs show it."""
+        raise NotImplementedError
+
+    def __add__(self, other: object) -> SglExprList:
+        return self._joined(self, other, other)
+
+    def __radd__(self, other: object) -> SglExprList:
+        return self._joined(other, self, other)
+
+    def _joined(self, left: object, right: object, other: object) -> SglExprList:
+        if not isinstance(other, (str, SglExpr)):
+            self._needs_value("computes with")
+        parts = (*parts_of(as_expr(left)), *parts_of(as_expr(right)))
+        is_text = all(isinstance(part, (SglConstantText, Abstract)) for part in parts)
+        return SglText(parts) if is_text else SglExprList(parts)
+
+    def __getattribute__(self, name: str) -> Any:
+        # `isinstance` asks for __class__, to branch; `hasattr` for anything.
+        if _program_asks():
+            asked = "asks for the type of" if name == "__class__" else f"uses .{name} of"
+            object.__getattribute__(self, "_needs_value")(asked)
+        return object.__getattribute__(self, name)
 
 
 def _operation(what: str) -> Callable[..., Any]:
@@ -80,7 +138,8 @@ def _operation(what: str) -> Callable[..., Any]:
 _OPERATIONS = {
     "branches on": ("__bool__",),
     "puts into an f-string": ("__format__",),
-    "turns into text": ("__str__",),
+    "turns into text": ("__str__", "__bytes__"),
+    "reads": ("__buffer__", "__fspath__"),
     "compares": ("__lt__", "__le__", "__gt__", "__ge__"),
     "looks into": ("__len__", "__iter__", "__getitem__", "__contains__", "__reversed__"),
     "turns into a number": ("__int__", "__float__", "__index__", "__complex__", "__round__"),
@@ -89,14 +148,13 @@ _OPERATIONS = {
         *("__truediv__", "__rtruediv__", "__floordiv__", "__rfloordiv__", "__pow__", "__abs__"),
         *("__and__", "__or__", "__xor__", "__invert__"),
     ),
-    "calls": ("__call__",),
 }
 for _what, _names in _OPERATIONS.items():
     for _name in _names:
         setattr(Abstract, _name, _operation(_what))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SglArgument(Abstract):
     """An argument of the program."""
 
@@ -106,11 +164,11 @@ class SglArgument(Abstract):
         """The argument's name."""
         return f"argument {self.name!r}"
 
-    def __repr__(self) -> str:
+    def _spelled(self) -> str:
         return f"Argument({self.name})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SglVariable(Abstract):
     """What the call at a node sets; `items` picks from lists: samples, entries of forks."""
 
@@ -122,12 +180,12 @@ class SglVariable(Abstract):
         """The variable's name."""
         return f"variable {self.name!r}"
 
-    def __repr__(self) -> str:
+    def _spelled(self) -> str:
         picked = "".join(f"[{index}]" for index in self.items)
         return f"Variable({self.name!r}, %{self.node}){picked}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SglAnswer(Abstract):
     """What a state answered at a node: its text, its messages, its usage, a meta_info."""
 
@@ -138,11 +196,11 @@ class SglAnswer(Abstract):
         """The question."""
         return f"{self.what}()"
 
-    def __repr__(self) -> str:
+    def _spelled(self) -> str:
         return f"Answer({self.what}, %{self.node})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SglStateRef(Abstract):
     """A state of the graph, where the program returns it."""
 
@@ -152,8 +210,29 @@ class SglStateRef(Abstract):
         """The state."""
         return f"state {self.number}"
 
-    def __repr__(self) -> str:
+    def _spelled(self) -> str:
         return f"State({self.number})"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SglText(Abstract, SglExprList):
+    """Text that was joined with `+` from constants and values that are not known."""
+
+    def __post_init__(self) -> None:
+        if not self.expr_list or not all(
+            isinstance(part, Abstract)
+            or (isinstance(part, SglConstantText) and isinstance(part.value, str))
+            for part in self.expr_list
+        ):
+            raise UserInputError(f"{self!r} is no text; constants and values are allowed in it.")
+
+    def described(self) -> str:
+        """Its parts."""
+        values = [part.described() for part in self.expr_list if isinstance(part, Abstract)]
+        return f"the text with {', '.join(values)}"
+
+    def _spelled(self) -> str:
+        return f"Text({list(self.expr_list)!r})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,9 +265,6 @@ class SglDeferred(SglExpr):
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What records the program that is being traced in this context; None where programs run.
-active_tracer: ContextVar[Any] = ContextVar("espalier_tracer", default=None)
-
 
 def deferrable(primitive: F) -> F:
     """Makes a primitive give an SglDeferred where an argument is abstract."""
@@ -202,6 +278,12 @@ def deferrable(primitive: F) -> F:
         return primitive(*args, **kwargs)
 
     return cast(F, checked)
+
+
+def need_known(value: object, what: str) -> None:
+    """Raises TraceError for a value that the trace itself needs, where it is not known."""
+    if isinstance(value, Abstract):
+        value._needs_value(what)
 
 
 def holds_abstract(value: object) -> bool:

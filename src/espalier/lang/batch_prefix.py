@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from espalier.errors import UserInputError
 from espalier.lang.abstract import SglArgument
 from espalier.lang.graph import ROOT, AppendNode, DroppedNode, Graph
 from espalier.lang.ir import SglConstantText, SglExpr, SglRoleBegin, SglRoleEnd, as_expr
@@ -36,7 +37,10 @@ def beginning(graph: Graph, arguments: Mapping[str, Any]) -> tuple[SglExpr, ...]
             break
         expr = node.expr
         if isinstance(expr, SglArgument):
-            expr = as_expr(arguments[expr.name])
+            try:
+                expr = as_expr(arguments[expr.name])
+            except UserInputError:  # the item's own run says so
+                break
         if isinstance(expr, SglConstantText):
             if found and isinstance(found[-1], SglConstantText):
                 expr = SglConstantText(found.pop().value + expr.value)  # type: ignore[attr-defined]

@@ -41,7 +41,8 @@ class Compilable:
         """The graph of the program; arguments that are not given are abstract.
 
         No model and no template is needed: `backend` is taken for the reference's sake. A parameter
-        whose default is None, True or False keeps it, unless it is given.
+        whose default is None, True, False, a member of an enum or another object keeps it, unless
+        it is given.
         Raises TraceError, which names the line, where the program's course depends on a value that
         is not known; its `graph` is what comes before.
         """

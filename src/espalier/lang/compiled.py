@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from espalier.errors import TraceError, UserInputError
+from espalier.lang.abstract import active_tracer, not_traceable
 from espalier.lang.batch import GENERATOR_WINDOW
 from espalier.lang.batch_prefix import BatchPrefix, batch_order, beginning
 from espalier.lang.config import global_config
@@ -114,12 +115,26 @@ class CompiledFunction:
         graph, interpreted = self.graph, self._interpreted
 
         def body(s: ProgramState, **arguments: Any) -> Any:
+            if active_tracer.get() is not None:
+                raise not_traceable(
+                    f"the program runs the compiled program {graph.program!r}, which cannot be "
+                    "traced; run the program that was compiled instead."
+                )
             if prefix is not None:
                 prefix.attach(s.stream)
             if interpreted is not None:
                 return interpreted(s, **arguments)
             return execute(graph, s, {**graph.defaults, **arguments})
 
+        async def async_body(s: ProgramState, **arguments: Any) -> Any:
+            return await body(s, **arguments)
+
+        if inspect.iscoroutinefunction(interpreted):
+            return self._with_signature(async_body)
+        return self._with_signature(body)
+
+    def _with_signature(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        graph = self.graph
         kinds = inspect.Parameter
         body.__name__ = graph.program
         body.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -183,6 +198,12 @@ class CompiledFunction:
         self, items: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
     ) -> tuple[Runs, dict[str, Any]]:
         """The program and options for a batch of these items."""
+        on_result = options.get("on_result")
+        if callable(on_result):
+            options = {
+                **options,
+                "on_result": lambda index, state: on_result(index, self._shown(state)),
+            }
         known = set(self.graph.arguments)
         if not isinstance(items, (list, tuple)) or not all(
             isinstance(item, Mapping) and known.issuperset(item) for item in items

@@ -10,11 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
-from espalier.errors import GenerationError
+from espalier.errors import GenerationError, UnknownVariableError
 from espalier.lang import api
-from espalier.lang.abstract import SglAnswer, SglArgument, SglDeferred, SglStateRef, SglVariable
+from espalier.lang.abstract import (
+    SglAnswer,
+    SglArgument,
+    SglDeferred,
+    SglStateRef,
+    SglText,
+    SglVariable,
+)
 from espalier.lang.graph import (
     DECLARING,
     ROOT,
@@ -34,19 +43,21 @@ from espalier.lang.interpreter import launch, running
 from espalier.lang.ir import (
     SglConstantText,
     SglExpr,
-    SglExprList,
     SglGen,
     SglPromised,
     SglReasoning,
     SglSelect,
+    SglVarScopeBegin,
+    SglVarScopeEnd,
     as_expr,
 )
-from espalier.lang.ops import picked
+from espalier.lang.ops import picked, texts_of
 from espalier.lang.options import RunOptions
 from espalier.lang.reading import ask
 from espalier.lang.state import ProgramState
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable
+from espalier.types import Usage
 
 Wait = Callable[[], Any]
 PRIMITIVES: dict[str, Callable[..., SglExpr]] = {"gen": api.gen, "select": api.select}
@@ -72,18 +83,28 @@ class Execution:
         self._programs = programs
         self._ends: dict[int, ExitStack] = {}
         self._states: dict[int, ProgramState] = {ROOT: state}
-        self._groups: dict[tuple[int, ...], ProgramStateGroup[ProgramState]] = {}
+        # By the state that was forked too: forks into no states are all alike.
+        self._groups: dict[tuple[int, tuple[int, ...]], ProgramStateGroup[ProgramState]] = {}
         self._variables: dict[int, Variable] = {}
         self._answers: dict[int, Wait] = {}
         self._waits: list[Wait] = []
 
     def run(self) -> Any:
         """Submits every node, waits for what the program waited for, and returns its value."""
-        for index, node in enumerate(self._graph.nodes):
-            self._step(index, node)
-        for wait in self._waits:
-            wait()
+        try:
+            for index, node in enumerate(self._graph.nodes):
+                self._step(index, node)
+        except Exception:
+            self._wait()  # a line before may have raised already
+            raise
+        self._wait()
         return self._value(self._graph.value)
+
+    def _wait(self) -> None:
+        """Waits for what the lines so far have waited for."""
+        waits, self._waits = self._waits, []
+        for wait in waits:
+            wait()
 
     def _step(self, index: int, node: Node) -> None:
         match node:
@@ -91,7 +112,7 @@ class Execution:
                 self._append(index, node)
             case ForkNode():
                 group = self._states[node.state].fork_sharing(len(node.children), node.shared)
-                self._groups[node.children] = group
+                self._groups[node.state, node.children] = group
                 self._states.update(zip(node.children, group, strict=True))
             case JoinNode():
                 self._join(node)
@@ -108,11 +129,11 @@ class Execution:
 
     def _append(self, index: int, node: AppendNode) -> None:
         state, expr = self._states[node.state], self._bound(node.expr)
+        if isinstance(expr, (SglVarScopeBegin, SglVarScopeEnd)):
+            expr = replace(expr, location=node.location)
         state += expr
         if isinstance(node.expr, DECLARING):
-            variable = state.stream.variables.get(node.expr.name)
-            assert variable is not None
-            self._variables[index] = variable
+            self._variables[index] = _named(state, node.expr.name)
 
     def _bound(self, expr: SglExpr) -> SglExpr:
         """The expression with arguments and variables in place."""
@@ -136,11 +157,11 @@ class Execution:
     def _promised(self, variable: Variable, expr: SglVariable) -> SglExpr:
         if self._graph.waits:
             return as_expr(self._value(expr))
-        self._waits.append(lambda: variable.ready().wait())
+        self._waits.append(lambda: texts_of(variable.ready().wait(), expr.items))
         return SglPromised(variable, expr.items)
 
     def _join(self, node: JoinNode) -> None:
-        group = self._groups[node.children]
+        group = self._groups[node.state, node.children]
         if self._graph.waits:
             group.join(node.mode, node.on_error)
         else:
@@ -159,7 +180,7 @@ class Execution:
 
     def _begin(self, node: BeginNode) -> None:
         given = {name: self._value(value) for name, value in node.options.items()}
-        start = launch(_no_body, (), {}, RunOptions(**given))
+        start = launch(_no_body(node.program), (), {}, RunOptions(**given))
         context = ExitStack()
         context.enter_context(running(start, is_async=False))
         self._programs.push(context.__exit__)
@@ -182,9 +203,11 @@ class Execution:
         state = self._states[node.state]
         answer: Wait
         if node.name is not None:
-            variable = state.stream.variables.get(node.name)
-            assert variable is not None
-            answer = _TextOrMeta(variable, node.what)
+            answer = _OfVariable(_named(state, node.name), node.what)
+        elif node.what == "usage":  # a state that has failed answers too
+            total = state.stream.node.total
+            self._wait()  # it counts what the lines before have waited for
+            answer = ask(state.stream, lambda _: total(), lambda _: total()).wait
         else:
             answer = ask(state.stream, _QUESTIONS[node.what]).wait
         self._answers[index] = answer
@@ -206,8 +229,8 @@ class Execution:
                 return self._states[value.number]
             case SglConstantText():
                 return value.value
-            case SglExprList():
-                return "".join(self._value(part) for part in value)
+            case SglText():  # values that are no text may be added too
+                return reduce(add, map(self._value, value.expr_list))
             case list() | tuple():
                 return type(value)([self._value(item) for item in value])
             case dict():
@@ -216,8 +239,8 @@ class Execution:
                 return value
 
 
-class _TextOrMeta:
-    """The text or the meta_info of a variable, also where the text is no value of its form."""
+class _OfVariable:
+    """Text, meta_info or usage of a variable, also where the text is no value of its form."""
 
     def __init__(self, variable: Variable, what: str) -> None:
         self._variable = variable
@@ -229,11 +252,27 @@ class _TextOrMeta:
         except GenerationError:
             if self._variable.texts is None:
                 raise
+        if self._what == "usage":
+            usage = self._variable.usage
+            return Usage() if usage is None else replace(usage)
         return self._variable.text if self._what == "text" else self._variable.meta
 
 
-def _no_body(state: ProgramState) -> None:
-    return None
+def _named(state: ProgramState, name: str | None) -> Variable:
+    variable = state.stream.variables.get(name)
+    if variable is None:
+        raise UnknownVariableError(f"no variable {name!r}: nothing in the graph sets it before.")
+    return variable
+
+
+def _no_body(name: str) -> Callable[[ProgramState], None]:
+    """A body whose lines are nodes; runs and their errors have its name."""
+
+    def body(state: ProgramState) -> None:
+        return None
+
+    body.__name__ = name
+    return body
 
 
 def _messages(stream: Stream) -> Any:
@@ -243,6 +282,5 @@ def _messages(stream: Stream) -> Any:
 _QUESTIONS: dict[str, Callable[[Stream], Any]] = {
     "text": lambda stream: stream.transcript.text(),
     "messages": _messages,
-    "usage": lambda stream: stream.node.total(),
     "sync": lambda stream: None,
 }

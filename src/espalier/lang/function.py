@@ -10,12 +10,12 @@ from typing import Any, Literal, overload
 
 from espalier.errors import UserInputError
 from espalier.lang import interpreter
-from espalier.lang.abstract import active_tracer, not_traceable
+from espalier.lang.abstract import active_tracer, holds_abstract, not_traceable
 from espalier.lang.batch import BatchJob, OnResult, arun_batch, iterate_batch, run_batch
 from espalier.lang.compilable import Compilable
 from espalier.lang.compiled import AsProgram
 from espalier.lang.limits import seconds
-from espalier.lang.options import RESERVED_NAMES, split_options
+from espalier.lang.options import RESERVED_NAMES, RunOptions, split_options
 from espalier.lang.state import ProgramState
 from espalier.types import whole_number
 
@@ -113,13 +113,20 @@ class SglFunction(Compilable):
 
     def _traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """A run of this program by one that is being traced."""
+        names = {name: value for name, value in kwargs.items() if name not in self._own_names}
+        if holds_abstract(names) and not self._takes_any_keyword:
+            raise not_traceable(
+                f"the program runs {self.func.__name__!r} with an option of a run that is known "
+                "only when the program runs; give the option to its gens."
+            )
         options, own = split_options(kwargs, self._own_names)
         if options.stream:
             raise not_traceable("the program runs another with stream=True, which has no graph.")
+        unset = RunOptions()
         given = {
             entry.name: getattr(options, entry.name)
             for entry in fields(options)
-            if entry.name in kwargs or entry.name in ("sampling", "logprobs")
+            if getattr(options, entry.name) != getattr(unset, entry.name)
         }
         tracer = active_tracer.get()
         return tracer.run_program(self.func, self._arguments(args, own), given)

@@ -235,10 +235,10 @@ def abstract_in(value: object) -> Iterator[Abstract]:
     waiting = [value]
     while waiting:
         found = waiting.pop()
-        if isinstance(found, Abstract):
-            yield found
-        elif isinstance(found, SglExprList):
+        if isinstance(found, SglExprList):
             waiting += found.expr_list
+        elif isinstance(found, Abstract):
+            yield found
         elif isinstance(found, SglReasoning):
             waiting.append(found.gen)
         elif isinstance(found, SglDeferred):

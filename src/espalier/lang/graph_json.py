@@ -12,7 +12,14 @@ from typing import Any
 from espalier.constraint import Constraint, ConstraintKind, JsonWhitespace
 from espalier.errors import UserInputError, shown
 from espalier.lang import choices
-from espalier.lang.abstract import SglAnswer, SglArgument, SglDeferred, SglStateRef, SglVariable
+from espalier.lang.abstract import (
+    SglAnswer,
+    SglArgument,
+    SglDeferred,
+    SglStateRef,
+    SglText,
+    SglVariable,
+)
 from espalier.lang.form import Form, json_reader
 from espalier.lang.graph import (
     AppendNode,
@@ -27,6 +34,7 @@ from espalier.lang.graph import (
     Node,
     SetNode,
 )
+from espalier.lang.graph_check import check_graph
 from espalier.lang.ir import (
     SglConstantText,
     SglExpr,
@@ -57,6 +65,7 @@ _EXPRS: dict[str, type[SglExpr]] = {
     "scope_begin": SglVarScopeBegin,
     "scope_end": SglVarScopeEnd,
     "list": SglExprList,
+    "text": SglText,
     "deferred": SglDeferred,
     "gen": SglGen,
     "reasoning": SglReasoning,
@@ -74,6 +83,7 @@ _NODES: dict[str, type[Node]] = {
     "ask": AskNode,
     "dropped": DroppedNode,
 }
+_MADE: dict[str, Any] = {**_EXPRS, **_NODES}
 _KIND_OF: dict[type, str] = {made: kind for kind, made in (*_EXPRS.items(), *_NODES.items())}
 _METHODS: dict[str, Any] = {
     name: getattr(choices, name)
@@ -102,15 +112,15 @@ def graph_from_json(values: Mapping[str, Any]) -> Graph:
             "gives it, is allowed."
         )
     try:
-        given = {name: _from_value(values[name]) for name in _GRAPH_FIELDS}
-        nodes = tuple(_from_value(node) for node in values["nodes"])
+        given = {name: _from_value(values[name], 0) for name in _GRAPH_FIELDS}
+        nodes = tuple(_from_value(node, 0) for node in values["nodes"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserInputError(
             f"the graph has a part that is missing or of the wrong kind: {error!r}."
         ) from error
     if not all(isinstance(node, Node) for node in nodes):
         raise UserInputError("the graph has a node that is none.")
-    return Graph(nodes=nodes, **given)
+    return check_graph(Graph(nodes=nodes, **given))
 
 
 def _to_value(value: Any, depth: int) -> Any:
@@ -173,24 +183,29 @@ def _method_to_value(method: Any) -> dict[str, Any]:
     )
 
 
-def _from_value(value: Any) -> Any:
+def _from_value(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise UserInputError(f"a value of the graph nests more than {MAX_DEPTH} deep.")
+    below = depth + 1
     if isinstance(value, list):
-        return [_from_value(item) for item in value]
+        return [_from_value(item, below) for item in value]
     if not isinstance(value, Mapping):
         return value
     kind = value["kind"]
     if kind == "tuple":
-        return tuple(_from_value(item) for item in value["items"])
+        return tuple(_from_value(item, below) for item in value["items"])
     if kind == "dict":
-        return {_from_value(key): _from_value(item) for key, item in value["pairs"]}
+        return {_from_value(key, below): _from_value(item, below) for key, item in value["pairs"]}
     if kind == "line":
         return SourceLine(value["file"], value["line"])
     if kind == "form":
         return _form_from_value(value)
     if kind == "method":
         return _METHODS[value["name"]]
-    made: Any = {**_EXPRS, **_NODES}[kind]
-    return made(**{name: _from_value(item) for name, item in value.items() if name != "kind"})
+    made = _MADE[kind]
+    return made(
+        **{name: _from_value(item, below) for name, item in value.items() if name != "kind"}
+    )
 
 
 def _form_from_value(value: Mapping[str, Any]) -> Form:

@@ -221,9 +221,10 @@ class SglRoleEnd(SglExpr):
 
 @dataclass(frozen=True, slots=True)
 class SglVarScopeBegin(SglExpr):
-    """Starts to record text for a variable."""
+    """Starts to record text for a variable; `location` where the graph of a program knows it."""
 
     name: str
+    location: SourceLine | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"VarScopeBegin({self.name!r})"
@@ -234,6 +235,7 @@ class SglVarScopeEnd(SglExpr):
     """Sets the variable to the text recorded since its scope began."""
 
     name: str
+    location: SourceLine | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"VarScopeEnd({self.name!r})"

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from espalier.backends.base import Message
 from espalier.errors import ProgramError
 from espalier.lang.failure import Failure
-from espalier.lang.ir import SglConstantText, SglExpr, as_expr
+from espalier.lang.ir import SglConstantText, SglExpr, as_expr, flat_parts
 from espalier.lang.location import SourceLine
 from espalier.lang.promise import Promise
 from espalier.lang.recording import StateRecorder
@@ -35,6 +35,16 @@ def picked(value: Any, items: Sequence[int]) -> Any:
     return value
 
 
+def texts_of(value: Any, items: Sequence[int]) -> list[str]:
+    """What appending a value appends; raises UserInputError where it is neither text nor a list."""
+    found = []
+    for part in flat_parts(as_expr(picked(value, items))):
+        if not isinstance(part, SglConstantText):
+            raise ProgramError(f"{part!r} is a value and was appended; text alone can be.")
+        found.append(part.value)
+    return found
+
+
 class QuietOp:
     """An operation that nobody waits for and that may wait itself."""
 
@@ -49,6 +59,18 @@ class QuietOp:
 
     def abandon(self, failure: Failure) -> None:
         """Nobody waits for it."""
+
+
+class WaitedForOp(QuietOp):
+    """An operation whose error the body of a compiled program raises as well."""
+
+    __slots__ = ()
+
+    def failed(self, error: Exception) -> Failure:
+        """The error, of which the user is told elsewhere."""
+        failure = Failure(error)
+        failure.mark_read()
+        return failure
 
 
 class TextOp(QuietOp):
@@ -228,7 +250,7 @@ class ExtendOp(QuietOp):
         stream.append_text(text)
 
 
-class LateExtendOp(QuietOp):
+class LateExtendOp(WaitedForOp):
     """Appends what forks that are being joined have added, once they have."""
 
     __slots__ = ("added", "records")
@@ -252,7 +274,7 @@ class LateExtendOp(QuietOp):
             stream.append_text(text)
 
 
-class PromisedTextOp(QuietOp):
+class PromisedTextOp(WaitedForOp):
     """Appends a value that is still to come; `items` picks from lists."""
 
     __slots__ = ("items", "variable")
@@ -263,14 +285,11 @@ class PromisedTextOp(QuietOp):
 
     async def run(self, stream: Stream) -> None:
         """Waits and appends."""
-        value = picked(await self.variable.ready().wait_async(), self.items)
-        text = as_expr(value)
-        if not isinstance(text, SglConstantText):
-            raise ProgramError(f"{text!r} is a value and was appended; text alone can be.")
-        stream.transcript.add_constant(text.value)
-        if stream.record is not None:
-            stream.record.text(PROGRAM, text.value)
-        stream.append_text(text.value)
+        for text in texts_of(await self.variable.ready().wait_async(), self.items):
+            stream.transcript.add_constant(text)
+            if stream.record is not None:
+                stream.record.text(PROGRAM, text)
+            stream.append_text(text)
 
 
 class EndOp(QuietOp):

@@ -92,7 +92,7 @@ def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
         case SglVarScopeBegin():
             scope = Scope(_declare(stream, draft, part.name, 1))
             draft.scopes.append(scope)
-            draft.ops.append(ScopeOp(scope, call_site(), begins=True))
+            draft.ops.append(ScopeOp(scope, part.location or call_site(), begins=True))
         case SglVarScopeEnd():
             _end_scope(draft, part)
         case SglReasoningVariable():
@@ -160,4 +160,4 @@ def _end_scope(draft: _Draft, part: SglVarScopeEnd) -> None:
             f"var_scope {part.name!r} ends while "
             f"{'none' if innermost is None else repr(innermost)} is the innermost open one."
         )
-    draft.ops.append(ScopeOp(draft.scopes.pop(), call_site(), begins=False))
+    draft.ops.append(ScopeOp(draft.scopes.pop(), part.location or call_site(), begins=False))

@@ -7,7 +7,15 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from espalier.errors import ProgramError, UnknownVariableError, UnsupportedError, UserInputError
-from espalier.lang.abstract import SglAnswer, SglDeferred, SglVariable, not_traceable
+from espalier.lang.abstract import (
+    Abstract,
+    SglAnswer,
+    SglDeferred,
+    SglStateRef,
+    SglVariable,
+    need_known,
+    not_traceable,
+)
 from espalier.lang.graph import (
     CALLS,
     AppendNode,
@@ -17,11 +25,13 @@ from espalier.lang.graph import (
     JoinNode,
     Node,
     SetNode,
+    abstract_in,
 )
 from espalier.lang.group import CONCATENATE, GATHER, check_join, items_for
 from espalier.lang.ir import (
     SglConstantText,
     SglExpr,
+    SglExprList,
     SglGen,
     SglReasoning,
     SglReasoningVariable,
@@ -33,10 +43,32 @@ from espalier.lang.ir import (
 )
 from espalier.lang.location import call_site
 from espalier.lang.separation import parts_to_append
-from espalier.lang.writing import Writer, changed_role
+from espalier.lang.writing import VariableScope, Writer, changed_role
 
 MAX_TRACED_FORKS = 65_536
+MAX_SAMPLES = 65_536  # more are refused where the call is made
 _CONSTANTS = (SglConstantText, SglRoleBegin, SglRoleEnd)
+
+
+_PLAIN = (str, bytes, int, float, bool, type(None))
+
+
+def kept_value(value: Any, what: str = "returns") -> Any:
+    """A value as the graph keeps it: plain values, lists, tuples, dicts, states by number."""
+    if isinstance(value, TracedState):
+        return SglStateRef(value.number)
+    if type(value) in (list, tuple):
+        return type(value)(kept_value(item, what) for item in value)
+    if type(value) is dict:
+        return {key: kept_value(item, what) for key, item in value.items()}
+    if isinstance(value, (*_PLAIN, Abstract)):
+        return value
+    if isinstance(value, SglExprList) and not any(abstract_in(value)):
+        return value
+    raise not_traceable(
+        f"the program {what} a {type(value).__name__}; plain values, lists, tuples and dicts of "
+        "them, and states are allowed where it is traced."
+    )
 
 
 class NodeLog(Protocol):
@@ -66,6 +98,7 @@ class TracedState(Writer):
         self.tracer, self.number = tracer, number
         self.variables: dict[str | None, Any] = {} if parent is None else dict(parent.variables)
         self.open_role: str | None = None if parent is None else parent.open_role
+        self.parent = parent
         self.scopes: list[tuple[str, int]] = []  # name and node of each open scope
         self.joined = False
         self.ret_value: Any = None
@@ -93,11 +126,12 @@ class TracedState(Writer):
         index = self.tracer.add(node, is_constant=isinstance(part, _CONSTANTS))
         if isinstance(part, SglVarScopeBegin):
             self.scopes.append((part.name, index))
+            self.variables[part.name] = SglVariable(part.name, index)
         if isinstance(part, CALLS):
             self._declare(part, index)
         if isinstance(part, SglReasoningVariable):
             answer = self.variables[part.answer]
-            num_samples = len(answer) if isinstance(answer, list) else 1
+            num_samples = len(answer) if isinstance(answer, list) else None
             self.variables[part.name] = _read(part.name, index, num_samples)
 
     def _declare(self, call: SglGen | SglReasoning | SglSelect | SglDeferred, index: int) -> None:
@@ -109,9 +143,8 @@ class TracedState(Writer):
         given = call.sampling if isinstance(call, SglGen) else {}
         if isinstance(call, SglDeferred):
             given = call.arguments
-        num_samples = given.get("n") or 1
-        is_known = isinstance(num_samples, int)
-        self.variables[name] = _read(name, index, num_samples if is_known else 1)
+        num_samples = given.get("n")
+        self.variables[name] = _read(name, index, num_samples)
 
     def _end_scope(self, part: SglVarScopeEnd) -> None:
         if not self.scopes or self.scopes[-1][0] != part.name:
@@ -119,8 +152,7 @@ class TracedState(Writer):
             raise ProgramError(
                 f"var_scope {part.name!r} ends while {innermost} is the innermost open one."
             )
-        name, begin = self.scopes.pop()
-        self.variables[name] = SglVariable(name, begin)
+        self.scopes.pop()
 
     def _check_writable(self) -> None:
         if self.joined:
@@ -146,25 +178,36 @@ class TracedState(Writer):
         return {name: value for name, value in self.variables.items() if name is not None}
 
     def __getitem__(self, name: str) -> Any:
-        if any(name == scope for scope, _ in self.scopes):
-            raise ProgramError(
-                f"variable {name!r} was read inside its own var_scope block, which sets it at its "
-                "end; read it after the block."
-            )
+        need_known(name, "reads a variable by")
         try:
-            return self.variables[name]
+            found = self.variables[name]
         except KeyError:
             known = ", ".join(sorted(map(repr, self.named_variables()))) or "no variables"
             raise UnknownVariableError(
                 f"no variable {name!r}: nothing that was submitted to this state sets it. "
                 f"It has {known}."
             ) from None
+        if isinstance(found, SglVariable) and found.node in self._open_scopes():
+            raise ProgramError(
+                f"variable {name!r} was read inside its own var_scope block, which sets it at its "
+                "end; read it after the block."
+            )
+        return found
+
+    def _open_scopes(self) -> set[int]:
+        """The nodes whose scopes are open here or in a state that this one was forked from."""
+        state: TracedState | None = self
+        found: set[int] = set()
+        while state is not None:
+            found.update(node for _, node in state.scopes)
+            state = state.parent
+        return found
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.set_var(name, value)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.variables or any(name == scope for scope, _ in self.scopes)
+        return name in self.variables
 
     def get_var(self, name: str, timeout: float | None = None) -> Any:
         """A variable's value, abstract or set."""
@@ -176,10 +219,11 @@ class TracedState(Writer):
 
     def set_var(self, name: str, value: Any) -> None:
         """Sets a variable."""
+        need_known(name, "sets a variable by")
         if not isinstance(name, str):
             raise UserInputError(f"the variable name is {name!r}; text is allowed.")
         self._check_writable()
-        self.tracer.add(SetNode(self.number, name, value))
+        self.tracer.add(SetNode(self.number, name, kept_value(value, "sets a variable to")))
         self.variables[name] = value
 
     def _ask(self, what: str, name: str | None = None) -> SglAnswer:
@@ -195,9 +239,9 @@ class TracedState(Writer):
         """The messages, known when the program runs."""
         return self._ask("messages")
 
-    def usage(self) -> Any:
+    def usage(self, name: str | None = None) -> Any:
         """The usage, known when the program runs."""
-        return self._ask("usage")
+        return self._ask("usage", name)
 
     def get_meta_info(self, name: str) -> Any:
         """The meta_info, known when the program runs."""
@@ -215,9 +259,9 @@ class TracedState(Writer):
         """`messages` for async programs."""
         return self.messages()
 
-    async def ausage(self) -> Any:
+    async def ausage(self, name: str | None = None) -> Any:
         """`usage` for async programs."""
-        return self.usage()
+        return self.usage(name)
 
     async def aget_meta_info(self, name: str) -> Any:
         """`get_meta_info` for async programs."""
@@ -237,6 +281,17 @@ class TracedState(Writer):
     def __repr__(self) -> str:
         return f"<TracedState {self.number}>"
 
+    def __str__(self) -> str:
+        raise not_traceable(
+            "the program turns a state into text, which is known only when it runs; append "
+            "s.text() instead."
+        )
+
+    def var_scope(self, name: str) -> VariableScope:
+        """A `with` block; the text appended inside becomes the variable at its end."""
+        need_known(name, "sets a variable by")
+        return super().var_scope(name)
+
     # Forks and programs.
 
     def fork(self, size: int = 1, position_ids_offset: None = None) -> TracedGroup:
@@ -245,6 +300,7 @@ class TracedState(Writer):
             raise UnsupportedError(
                 "position_ids_offset has no effect on any backend; leave it out."
             )
+        need_known(size, "forks by")
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_TRACED_FORKS:
             raise UserInputError(f"fork size is {size!r}; 0 to {MAX_TRACED_FORKS} is allowed.")
         self._check_writable()
@@ -344,8 +400,8 @@ class TracedCopy:
         self.__exit__(*details)
 
 
-def _read(name: str | None, node: int, num_samples: int) -> Any:
-    """What reading a variable that a node sets gives: a list for several samples."""
-    if num_samples == 1:
+def _read(name: str | None, node: int, num_samples: object) -> Any:
+    """What reading a variable that a node sets gives: a list for several samples, where known."""
+    if not isinstance(num_samples, int) or not 1 < num_samples <= MAX_SAMPLES:
         return SglVariable(name, node)
     return [SglVariable(name, node, (sample,)) for sample in range(num_samples)]

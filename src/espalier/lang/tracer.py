@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.errors import EspalierError, ProgramError, TraceError
 from espalier.lang.abstract import (
-    Abstract,
     SglArgument,
-    SglStateRef,
     active_tracer,
     not_traceable,
 )
 from espalier.lang.graph import ROOT, BeginNode, EndNode, Graph, Node
-from espalier.lang.ir import SglExprList
 from espalier.lang.location import SourceLine, call_site, is_own_module
-from espalier.lang.traced_state import TracedState
+from espalier.lang.traced_state import TracedState, kept_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,11 +38,14 @@ class Tracer:
     Attributes:
         nodes: what was recorded, in order.
         states: the states, by number.
+        refused: the first error that a value which is not known has raised; nothing is recorded
+            after it, also where the body catches it.
     """
 
     def __init__(self, *, only_constants: bool = False) -> None:
         self.nodes: list[Node] = []
         self.states: list[TracedState] = []
+        self.refused: TraceError | None = None
         self.callers = [ROOT]  # own states of the programs that are being traced, innermost last
         self.only_constants = only_constants
 
@@ -55,9 +55,14 @@ class Tracer:
         self.states.append(state)
         return state
 
+    def refuse(self, error: TraceError) -> None:
+        """Notes an error of a value that is not known."""
+        if self.refused is None:
+            self.refused = error
+
     def add(self, node: Node, *, is_constant: bool = False) -> int:
         """Records a node and returns its number."""
-        if self.only_constants and not is_constant:
+        if self.refused is not None or (self.only_constants and not is_constant):
             raise StopTracing
         if len(self.nodes) >= MAX_NODES:
             raise ProgramError(
@@ -74,7 +79,7 @@ class Tracer:
             arguments,
             tuple(self.nodes),
             self.states[ROOT].named_variables(),
-            kept_value(value),
+            value,
             {
                 name: parameters[name].default
                 for name in arguments
@@ -100,25 +105,6 @@ class Tracer:
         state.check_ended()
         self.add(EndNode(state.number, kept_value(state.ret_value)))
         return state
-
-
-_PLAIN = (str, bytes, int, float, bool, type(None), SglExprList, Abstract)
-
-
-def kept_value(value: Any) -> Any:
-    """A return value as the graph keeps it: plain values, lists and dicts, states by number."""
-    if isinstance(value, TracedState):
-        return SglStateRef(value.number)
-    if type(value) in (list, tuple):
-        return type(value)(kept_value(item) for item in value)
-    if type(value) is dict:
-        return {key: kept_value(item) for key, item in value.items()}
-    if isinstance(value, _PLAIN):
-        return value
-    raise not_traceable(
-        f"the program returns a {type(value).__name__}; plain values, lists, tuples and dicts of "
-        "them, and states can be returned where it is traced."
-    )
 
 
 class TracedProgram:
@@ -162,13 +148,18 @@ class LastNode:
         return repr(self._graph.nodes[-1]) if self._graph.nodes else "nothing"
 
 
+# Types of defaults of parameters that are abstract all the same; `type` is that of none.
+_ABSTRACT_DEFAULTS = (type, str, bytes, int, float, list, tuple, dict)
+
+
 def traced_arguments(
     function: Callable[..., Any], known: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
     """Positional and keyword arguments of a trace, and the names of those that are abstract.
 
-    A parameter that is not known is abstract, unless its default is None, True or False: programs
-    test such values with `is`, which cannot be seen; so these keep their defaults.
+    A parameter that is not known is abstract, unless its default is None, True, False, a member of
+    an enum or another object: programs test such values with `is`, which cannot be seen; so these
+    keep their defaults.
     """
     positional: list[Any] = []
     named: dict[str, Any] = {}
@@ -182,7 +173,7 @@ def traced_arguments(
             continue
         if parameter.name in left:
             value = left.pop(parameter.name)
-        elif parameter.default is None or isinstance(parameter.default, bool):
+        elif type(parameter.default) not in _ABSTRACT_DEFAULTS:
             value = parameter.default
         else:
             value = SglArgument(parameter.name)
@@ -206,11 +197,15 @@ def trace_function(function: Callable[..., Any], known: Mapping[str, Any]) -> Gr
     with recording(tracer):
         try:
             value = run_body(function, state, args, kwargs)
-        except TraceError as error:
-            error.graph = tracer.graph(function, abstract, None)
-            raise
+            kept = kept_value(value)
+        except (Exception, StopTracing):
+            if tracer.refused is None:
+                raise
+    if tracer.refused is not None:  # the body may have caught it, and gone another way
+        tracer.refused.graph = tracer.graph(function, abstract, None)
+        raise tracer.refused
     state.check_ended()
-    return tracer.graph(function, abstract, value)
+    return tracer.graph(function, abstract, kept)
 
 
 def trace_constants(
@@ -227,11 +222,24 @@ def trace_constants(
     with recording(tracer):
         try:
             run_body(function, state, args, kwargs)
-        except (StopTracing, TraceError):
+        except StopTracing:
             pass  # as far as it goes
         except Exception as error:
-            unexpected = error
+            unexpected = _bug_in(error, tracer, abstract)
     return tracer.graph(function, abstract, None), unexpected
+
+
+def _bug_in(error: Exception, tracer: Tracer, abstract: tuple[str, ...]) -> Exception | None:
+    """The body's own error, None where it comes of a value that is not known.
+
+    Python names the type of a value that it refuses, nearly always.
+    """
+    if tracer.refused is None:
+        return error
+    refused = tracer.refused.__cause__
+    if refused is None or (abstract and "Sgl" in str(refused)):
+        return None
+    return refused if isinstance(refused, Exception) else None
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 Proof obligation: the named variables and the return value stay as they were. They depend on the
 nodes that set them, on the text before those nodes in their state and in the states that it was
-forked from, on the variables that this text uses, and on text that joins bring into it. A node that
-is in none of these is dropped. Nodes are dropped only from the end of a state, so that the calls
-that are left have the same place in it, and with it the same key. What was not asked for cannot be
-read afterwards: reading it raises an error that says so.
+forked from, on the variables that this text uses, and on text that joins bring into it; what a
+state is asked depends on its text or on the variable that is asked for, its usage on all before it.
+A node that is in none of these is dropped. Calls are dropped only from the end of a state, so that
+those that are left have the same place in it, and with it the same key. What was not asked for
+cannot be read afterwards: reading it raises an error that says so.
 """
 
 from __future__ import annotations
@@ -50,9 +51,7 @@ def drop_dead(graph: Graph, outputs: Sequence[str]) -> Passed:
     for name in outputs:
         live.need_variable(ROOT, name)
     live.need_values(graph.value)
-    for node in graph.nodes:
-        if isinstance(node, EndNode):
-            live.need_values(node.value)
+    live.settle()
     nodes = [live.kept(index, node) for index, node in enumerate(graph.nodes)]
     notes = tuple(
         Note(NAME, f"%{index} {node!r} is not needed for {', '.join(outputs)}")
@@ -68,9 +67,12 @@ class Liveness:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._ends: dict[int, int] = {}  # state -> its last needed node
+        self._waiting: list[tuple[int, int]] = []  # states and nodes that are to be such
         self._sets: set[int] = set()
         self._scopes = sorted(graph.scope_ends().items(), key=lambda scope: scope[1])
         self._joins: set[int] = set()
+        self._asks: set[int] = set()
+        self._returned: set[int] = set()  # states that can be read afterwards
         self._parent = {
             node.state: (graph.nodes[node.fork].state, node.fork)
             for node in graph.nodes
@@ -80,13 +82,20 @@ class Liveness:
         for index, node in enumerate(graph.nodes):
             self._nodes_of.setdefault(node.state, []).append(index)
 
-    def need_variable(self, state: int, name: str) -> None:
-        """A variable of a state: what sets it last, in each fork where a join brings it."""
+    def need_variable(self, state: int, name: str, before: int | None = None) -> None:
+        """A variable of a state: what sets it last, in each fork where a join brings it.
+
+        `before` is the node that reads it, which finds what a fork took over as well.
+        """
         for index in reversed(self._nodes_of.get(state, [])):
+            if before is not None and index >= before:
+                continue
             node = self._graph.nodes[index]
             if isinstance(node, SetNode) and node.name == name:
-                self._sets.add(index)
-                return self.need_values(node.value)
+                if index not in self._sets:
+                    self._sets.add(index)
+                    self.need_values(node.value)
+                return None
             if isinstance(node, JoinNode) and name in node.names:
                 self._joins.add(index)
                 for child in node.children:
@@ -94,6 +103,9 @@ class Liveness:
                 return None
             if isinstance(node, AppendNode) and node.variable == name:
                 return self.need_node(index)
+        if before is not None and state in self._parent:
+            parent, fork = self._parent[state]
+            self.need_variable(parent, name, fork)
         return None  # this fork has none
 
     def need_values(self, value: Any) -> None:
@@ -105,12 +117,49 @@ class Liveness:
                 self.need_answer(found.node)
             elif isinstance(found, SglStateRef):
                 self.need_all(found.number)
+                self._need_readable(found.number)
 
     def need_answer(self, index: int) -> None:
         """What a state answers: its text so far, or one variable."""
         node = self._graph.nodes[index]
-        assert isinstance(node, AskNode)
+        if index in self._asks:
+            return
+        self._asks.add(index)
         self.need_node(index)
+        if isinstance(node, AskNode) and node.name is not None:
+            self.need_variable(node.state, node.name, index)
+        elif isinstance(node, AskNode) and node.what == "usage":
+            for other in range(index):  # it counts what forks and programs have called by then
+                self.need_node(other)
+                if isinstance(self._graph.nodes[other], JoinNode):
+                    self._joins.add(other)
+                if isinstance(self._graph.nodes[other], AskNode):
+                    self._asks.add(other)
+
+    def _need_readable(self, state: int) -> None:
+        """The variables of a state that the program returns, and what its program returned."""
+        if state in self._returned:
+            return
+        self._returned.add(state)
+        end = len(self._graph.nodes)
+        for name in self._names_in(state):
+            self.need_variable(state, name, end)
+        for index in self._nodes_of[state]:
+            node = self._graph.nodes[index]
+            if isinstance(node, EndNode):
+                self.need_values(node.value)
+
+    def _names_in(self, state: int) -> set[str]:
+        found: set[str] = set()
+        for index in self._nodes_of[state]:
+            node = self._graph.nodes[index]
+            if isinstance(node, SetNode):
+                found.add(node.name)
+            elif isinstance(node, JoinNode):
+                found.update(node.names)
+        if state in self._parent:
+            found |= self._names_in(self._parent[state][0])
+        return found
 
     def need_all(self, state: int) -> None:
         """All of a state."""
@@ -118,7 +167,12 @@ class Liveness:
 
     def need_node(self, index: int) -> None:
         """A node, and everything before it in its state."""
-        self._need_until(self._graph.nodes[index].state, index)
+        self._waiting.append((self._graph.nodes[index].state, index))
+
+    def settle(self) -> None:
+        """Finds all that is needed for what was asked for."""
+        while self._waiting:
+            self._need_until(*self._waiting.pop())
 
     def _after_scopes(self, state: int, end: int) -> int:
         """The end of the var_scopes that are open at a node: no scope is left open."""
@@ -137,13 +191,13 @@ class Liveness:
             if begin < index <= end:
                 self._need_parts(self._graph.nodes[index])
         if state in self._parent:
-            self._need_until(*self._parent[state])
+            self._waiting.append(self._parent[state])
 
     def _need_parts(self, node: Node) -> None:
         """What a needed node needs itself."""
         match node:
-            case AppendNode() | SetNode():
-                self.need_values(node.expr if isinstance(node, AppendNode) else node.value)
+            case AppendNode():
+                self.need_values(node.expr)
             case BeginNode():
                 self.need_values(dict(node.options))
             case JoinNode() if node.mode != GATHER:
@@ -156,6 +210,8 @@ class Liveness:
         """What becomes of a node."""
         if not self._is_needed(index, node):
             return DroppedNode(node.state, "no output needs it")
+        if isinstance(node, EndNode) and node.state not in self._returned:
+            return replace(node, value=None)  # nobody can ask for it
         if isinstance(node, JoinNode) and not self._is_before_end(index, node):
             return replace(node, mode=GATHER)  # its variables are needed, its text is not
         return node
@@ -168,8 +224,12 @@ class Liveness:
             node, (AppendNode, SetNode, JoinNode, AskNode)
         ):
             return True  # they cost nothing and keep the places of what is left
+        if isinstance(node, AskNode):
+            return index in self._asks
         if isinstance(node, JoinNode):
             return index in self._joins or (
                 node.mode != GATHER and self._is_before_end(index, node)
             )
-        return index in self._sets or self._is_before_end(index, node)
+        if isinstance(node, SetNode):
+            return index in self._sets
+        return self._is_before_end(index, node)
