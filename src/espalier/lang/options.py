@@ -41,6 +41,7 @@ LOGPROB_NAMES = (
 TIMEOUT_NAME, SEED_NAME = "timeout", "seed"  # yield likewise
 CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
+OPTION_NAMES = RESERVED_NAMES.union(YIELDING_NAMES, (TIMEOUT_NAME, SEED_NAME))
 
 STOP_NAMES = ("stop", "stop_token_ids", "stop_regex")  # options that end a text where it says so
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float

@@ -91,7 +91,9 @@ class ProgramState(Writer):
         """Sets a variable at once, whatever is queued; nothing is appended."""
         if not isinstance(name, str):
             raise UserInputError(f"the variable name is {name!r}; text is allowed.")
-        self._writable().variables.declare(Variable.set_to(name, value))
+        stream = self._writable()
+        stream.check_open()
+        stream.variables.declare(Variable.set_to(name, value))
 
     def get_meta_info(self, name: str) -> Any:
         """The meta_info of the call that set a variable (a list for n > 1), or None."""
