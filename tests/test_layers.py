@@ -16,6 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "types": {"errors"},
     "constraint": {"errors"},
     "settings": {"errors"},
+    "report": LEAVES,
     "exec.plan": LEAVES,
     "exec": {"exec.plan", "_native"} | LEAVES,
     "tokenizer": LEAVES,
@@ -26,12 +27,13 @@ ALLOWED: dict[str, set[str]] = {
     | LEAVES,
     "backends.base": LEAVES,
     "backends": {"backends.base", "engine", "constrain", "loaders", "tokenizer", "exec"} | LEAVES,
-    "lang": {"backends.base", "constrain"} | LEAVES,
+    "lang": {"backends.base", "constrain", "report"} | LEAVES,
     "runtime": {"backends", "backends.base", "engine", "loaders", "tokenizer", "exec"} | LEAVES,
     # Names of the reference that lead to modules with better ones.
     "utils": {"lang", "loaders"} | LEAVES,
     "test": {"runtime", "lang"} | LEAVES,
-    "cli": {"runtime", "lang", "backends.base", "loaders", "models", "tokenizer", "exec"} | LEAVES,
+    "cli": {"runtime", "lang", "report", "backends.base", "loaders", "models", "tokenizer", "exec"}
+    | LEAVES,
 }
 
 

@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from espalier.lang.config import global_config as global_config
     from espalier.lang.config import set_default_backend as set_default_backend
     from espalier.lang.function import function as function
+    from espalier.lang.recording import record_run as record_run
     from espalier.lang.state import ProgramState as ProgramState
     from espalier.lang.usage import record_usage as record_usage
+    from espalier.lang.usage import usage_of as usage_of
     from espalier.runtime import Engine as Engine
     from espalier.runtime import Runtime as Runtime
     from espalier.types import Usage as Usage
@@ -95,7 +97,8 @@ _NAMES = {
     ),
     "espalier.lang.function": ("function",),
     "espalier.lang.state": ("ProgramState",),
-    "espalier.lang.usage": ("record_usage",),
+    "espalier.lang.recording": ("record_run",),
+    "espalier.lang.usage": ("record_usage", "usage_of"),
     "espalier.runtime": ("Engine", "Runtime"),
     "espalier.types": ("Usage",),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from espalier.constraint import Constraint
 from espalier.errors import SamplingError
@@ -100,12 +100,15 @@ class Sample:
     """One sampled continuation. `token_ids` is None where the service does not tell.
 
     `token_ids` are the tokens that stand for exactly `text`, so that the state can keep them; a
-    trimmed stop string or end token is not among them.
+    trimmed stop string or end token is not among them. `forced_spans` are the (start, end) among
+    them that a constraint decided without a choice by the model; None where the service does not
+    tell which.
     """
 
     text: str
     token_ids: tuple[int, ...] | None
     meta_info: dict[str, Any]
+    forced_spans: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,19 @@ class RoleTemplate(Protocol):
 
     def closing(self, role: str, history: Sequence[Message]) -> str:
         """Text that ends a message of `role` that comes after the messages of `history`."""
+        ...
+
+
+@runtime_checkable
+class TellsOffsets(Protocol):
+    """A backend that also tells where tokens lie in the text; for drawing a run."""
+
+    def prompt_offset(self, prompt: Prompt, num_tokens: int) -> int:
+        """Characters of a prompt's text that its first `num_tokens` tokens stand for."""
+        ...
+
+    def token_offsets(self, token_ids: Sequence[int]) -> list[int]:
+        """Where each generated token begins in their text, and where the last one ends."""
         ...
 
 

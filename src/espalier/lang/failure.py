@@ -89,9 +89,9 @@ class Failure:
     def described(self) -> str:
         """What went wrong, and where."""
         if self.call is None:
-            return _described(self.cause)
+            return described(self.cause)
         place = f" at {self.location}" if self.location else ""
-        return f"{self.call}{place} failed: {_described(self.cause)}"
+        return f"{self.call}{place} failed: {described(self.cause)}"
 
     def _chained(
         self, message: str, variable: str | None, location: SourceLine | None
@@ -103,5 +103,6 @@ class Failure:
         return error
 
 
-def _described(error: BaseException) -> str:
+def described(error: BaseException) -> str:
+    """An error's class and what it says."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -30,6 +30,7 @@ from espalier.lang.program import (
     next_run_key,
     refuse_blocking,
 )
+from espalier.lang.recording import start_run
 from espalier.lang.state import ProgramState
 from espalier.lang.stream import Stream
 from espalier.lang.workers import in_worker, run_in_thread, shared_crew
@@ -69,13 +70,25 @@ def launch(
         raise UserInputError("use_thread=False is for def programs; an async program needs none.")
     if options.seed is not None:
         key = derive_seed(options.seed, 0 if key is None else key)
+    name = getattr(function, "__name__", "program")
+    recorder = start_run(
+        name,
+        args,
+        kwargs,
+        backend.model_name,
+        outer=None if outer is None else outer.recorder,
+        is_wanted=options.trace,
+    )
     key = next_run_key(backend) if key is None else key
-    program = Program(backend, options, key, getattr(function, "__name__", "program"))
+    program = Program(backend, options, key, recorder, name)
     if outer is not None:
+        outer.node.adopt(program.node)
         outer.add_inner(program)
     if options.timeout_s is not None:
         program.limit_time(options.timeout_s)
-    state = ProgramState(Stream(program, program.key, program.node))
+    root = Stream(program, program.key, program.node)
+    root.record = None if recorder is None else recorder.root
+    state = ProgramState(root)
     return Launch(state, lambda: function(state, *args, **kwargs), is_async)
 
 
@@ -157,6 +170,8 @@ def running(start: Launch, *, is_async: bool) -> Iterator[None]:
         _tell(start.program, "begin_program")
         yield
     except BaseException as error:
+        if start.program.recorder is not None:
+            start.program.recorder.failed(error)
         # What an aborted program's body raises follows from what aborted it.
         start.program.abort(start.program.failure or Failure.of_body(error))
         raise

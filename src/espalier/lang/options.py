@@ -38,10 +38,10 @@ LOGPROB_NAMES = (
     "top_logprobs_num",
     "return_text_in_logprobs",
 )
-TIMEOUT_NAME, SEED_NAME = "timeout", "seed"  # yield likewise
+SEED_NAME, TIMEOUT_NAME, TRACE_NAME = "seed", "timeout", "trace"  # yield likewise
 CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
-OPTION_NAMES = RESERVED_NAMES.union(YIELDING_NAMES, (TIMEOUT_NAME, SEED_NAME))
+OPTION_NAMES = RESERVED_NAMES.union(YIELDING_NAMES, (TIMEOUT_NAME, SEED_NAME, TRACE_NAME))
 
 STOP_NAMES = ("stop", "stop_token_ids", "stop_regex")  # options that end a text where it says so
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
@@ -59,6 +59,7 @@ class RunOptions:
         backend: what was given as backend, or None.
         timeout_s: seconds that the run may take, body and calls; None: as long as it takes.
         use_thread: false waits for each operation before the body goes on.
+        trace: the run is recorded, for `state.show()`.
     """
 
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -68,10 +69,12 @@ class RunOptions:
     backend: Any = None
     use_thread: bool = True
     timeout_s: float | None = None
+    trace: bool = False
 
     def __post_init__(self) -> None:
         flag("stream", self.stream, UserInputError)
         flag("use_thread", self.use_thread, UserInputError)
+        flag("trace", self.trace, UserInputError)
 
 
 def split_options(
@@ -93,8 +96,8 @@ def split_options(
             rest[name] = value
         elif name in YIELDING_NAMES:
             _keep(sampling, YIELDING_NAMES[name], value)
-        elif name == SEED_NAME:
-            _keep(control, "seed", value)
+        elif name in (SEED_NAME, TRACE_NAME):
+            _keep(control, name, value)
         elif name == TIMEOUT_NAME:
             control["timeout_s"] = seconds(value)
         else:

@@ -21,6 +21,7 @@ from espalier.lang.failure import Failure
 from espalier.lang.limits import Clock, timed_out
 from espalier.lang.options import RunOptions
 from espalier.lang.promise import Promise
+from espalier.lang.recording import RunRecorder
 from espalier.lang.usage import UsageNode, active_logs
 from espalier.types import Usage
 
@@ -49,13 +50,19 @@ class Program:
     """Shared by a state and all of its forks."""
 
     def __init__(
-        self, backend: Backend, options: RunOptions, key: int, name: str = "program"
+        self,
+        backend: Backend,
+        options: RunOptions,
+        key: int,
+        recorder: RunRecorder | None = None,
+        name: str = "program",
     ) -> None:
         self.name = name
         self.backend = backend
         self.options = options
         self.key = key
         self.node = UsageNode()
+        self.recorder = recorder  # None where the run is not recorded
         self.failure: Failure | None = None
         self.ret_value: Any = None
         self.body_ended: Promise[None] = Promise()
@@ -125,6 +132,8 @@ class Program:
         self._stop_body = None
         if self._clocks:
             loop.call_soon(self._stop_clocks)
+        if self.recorder is not None:
+            self.recorder.ended()
         for log in self._logs:
             log.program_ended()
 
@@ -252,9 +261,14 @@ async_body_thread: contextvars.ContextVar[int | None] = contextvars.ContextVar(
 )
 
 
+def may_not_block() -> bool:
+    """True where blocking this thread would never end or would stop its loop."""
+    return loop.on_loop_thread() or async_body_thread.get() == threading.get_ident()
+
+
 def refuse_blocking(what: str, instead: str) -> None:
     """Raises ProgramError where blocking this thread would never end or would stop its loop."""
-    if loop.on_loop_thread() or async_body_thread.get() == threading.get_ident():
+    if may_not_block():
         raise ProgramError(
             f"{what} blocks, which stops the event loop that it waits for; in an async program "
             f"write {instead}."

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from espalier.backends.base import GenerateCall, LogprobOptions, OnDelta, Sample, derive_seed
 from espalier.constraint import Constraint
 from espalier.errors import BackendError
-from espalier.lang.calls import GenerateOp
+from espalier.lang.calls import GenerateOp, whole_meta
 from espalier.lang.failure import Failure
 from espalier.lang.form import Form
 from espalier.lang.location import SourceLine
@@ -24,7 +24,15 @@ from espalier.lang.options import STOP_NAMES
 from espalier.lang.reasoning_format import ReasoningMarks, ReasoningSplitter
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable
-from espalier.types import Prompt, SamplingParams, Segment, TextSegment, TokenSegment, prompt_text
+from espalier.types import (
+    Prompt,
+    SamplingParams,
+    Segment,
+    TextSegment,
+    TokenSegment,
+    Usage,
+    prompt_text,
+)
 
 T = TypeVar("T")
 PROBE_TOKENS = 16  # enough for the space before an opening mark and the mark
@@ -57,9 +65,10 @@ class ReasoningOp(GenerateOp):
         keeps_reasoning: the state's text has all that the model wrote, else the answer alone.
         template_stops: stops of the chat template, which end the reasoning too.
         is_in_parts: form and stops are for the answer alone.
+        usage: what its calls have cost.
     """
 
-    __slots__ = ("is_in_parts", "keeps_reasoning", "marks", "reasoning", "template_stops")
+    __slots__ = ("is_in_parts", "keeps_reasoning", "marks", "reasoning", "template_stops", "usage")
 
     def __init__(
         self,
@@ -82,6 +91,7 @@ class ReasoningOp(GenerateOp):
         self.keeps_reasoning = keeps_reasoning
         self.template_stops = tuple(template_stops)
         self.is_in_parts = form is not None or has_stops
+        self.usage = Usage()
 
     def abandon(self, failure: Failure) -> None:
         """Neither variable will be set."""
@@ -125,7 +135,8 @@ class ReasoningOp(GenerateOp):
     ) -> Sequence[Sample]:
         backend = stream.program.backend
         wanted = on_delta if stream.feed is not None else None
-        result = await stream.call(lambda: backend.generate(call, wanted))
+        result = await stream.call(lambda: backend.generate(call, wanted), self.record)
+        self.usage.add(result.usage)
         if len(result.samples) != call.sampling.n:
             raise BackendError(
                 f"{call.sampling.n} samples were asked for; {len(result.samples)} came."
@@ -282,6 +293,7 @@ class ReasoningOp(GenerateOp):
 
     def _finish(self, stream: Stream, threads: Sequence[_Thread]) -> None:
         transcript, first = stream.transcript, threads[0]
+        num_segments = len(transcript.segments)
         texts = [self._answer_text(thread) for thread in threads]
         if self.keeps_reasoning:
             transcript.extend(first.segments, ())
@@ -289,7 +301,12 @@ class ReasoningOp(GenerateOp):
             transcript.add_generated(first.answer.text, first.answer.token_ids)
         elif not self.keeps_reasoning:
             transcript.add_generated(texts[0], None)
-        metas = [_merged_meta(thread) for thread in threads]
+        metas = [whole_meta(_merged_meta(thread)) for thread in threads]
+        self.variable.usage = self.reasoning.usage = self.usage
+        if self.record is not None:
+            shown = [transcript.text(num_segments), *texts[1:]]
+            samples = [Sample(text, None, meta) for text, meta in zip(shown, metas, strict=True)]
+            self.record.generated(samples, self.usage, stream.program.backend)
         reasonings = [thread.splitter.reasoning for thread in threads]
         if self.sampling.n == 1:
             self.reasoning.resolve(reasonings[0], metas[0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from espalier.errors import ProgramError
-from espalier.lang.calls import GenerateOp, SelectOp
+from espalier.lang.calls import CallOp, GenerateOp, SelectOp
 from espalier.lang.config import global_config
 from espalier.lang.ir import (
     SglConstantText,
@@ -55,6 +55,11 @@ def append(stream: Stream, value: object) -> None:
     stream.open_role, stream.scopes = draft.open_role, draft.scopes
     for variable in draft.declared:
         stream.variables.declare(variable)
+    if stream.record is not None:
+        for op in draft.ops:
+            if isinstance(op, CallOp):
+                name, line = op.variable.name, op.location
+                op.record = stream.record.call(op.kind, name, line, op.num_samples)
     stream.enqueue(draft.ops)
     if not stream.program.options.use_thread:
         wait_settled(stream)
