@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-from tests.lang.conftest import leaves_nothing_behind as leaves_nothing_behind
+from tests.lang.conftest import leaves_nothing_behind
+
+__all__ = ["leaves_nothing_behind"]
