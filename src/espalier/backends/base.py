@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from espalier.constraint import Constraint
 from espalier.errors import SamplingError
@@ -61,13 +61,21 @@ class LogprobOptions:
             raise SamplingError(f"{', '.join(idle)} given without return_logprob=True; add it.")
 
 
+class CallSite(NamedTuple):
+    """Where in a program a call stands: the variable that it sets, and its source line."""
+
+    variable: str | None
+    file: str | None
+    line: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class GenerateCall:
     """One generation after a prompt, whose text must have a form where `constraint` is given.
 
     `seed_key` tells this call from the other calls of the process, the same way in each run of a
     program; a backend that samples by itself mixes it with its own seed where
-    `sampling.sampling_seed` is None.
+    `sampling.sampling_seed` is None. `site` is for backends that report on a program's parts.
     """
 
     prompt: Prompt
@@ -75,6 +83,7 @@ class GenerateCall:
     logprobs: LogprobOptions = LogprobOptions()
     constraint: Constraint | None = None
     seed_key: int = 0
+    site: CallSite | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,7 @@ class ScoreCall:
     prompt: Prompt
     choices: tuple[str, ...]
     needs_unconditional: bool = False
+    site: CallSite | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from espalier.backends.base import (
+    CallSite,
     ChoiceScores,
     GenerateCall,
     GenerateResult,
@@ -43,6 +44,11 @@ class CallOp:
     def _description(self) -> str:
         name = self.variable.name
         return self.kind if name is None else f"{self.kind} {name!r}"
+
+    @property
+    def site(self) -> CallSite:
+        """The call's place in the program."""
+        return CallSite(self.variable.name, *(self.location or (None, None)))
 
     def failed(self, error: Exception) -> Failure:
         """A failure that names the call."""
@@ -80,7 +86,7 @@ class GenerateOp(CallOp):
         """Calls the backend."""
         prompt, backend = stream.transcript.prompt(), stream.program.backend
         constraint = None if self.form is None else self.form.constraint
-        call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key)
+        call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key, self.site)
         result = await stream.call(lambda: backend.generate(call, self._on_delta(stream)))
         self._accept(stream, result)
 
@@ -164,6 +170,7 @@ class SelectOp(CallOp):
             stream.transcript.prompt(),
             self.select.choices,
             bool(getattr(method, "requires_unconditional_logprobs", False)),
+            self.site,
         )
         scores = await stream.call(lambda: backend.score(call))
         chosen, meta = self._decide(scores)

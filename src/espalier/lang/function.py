@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from espalier.errors import UserInputError
 from espalier.lang import interpreter
 from espalier.lang.batch import BatchJob, OnResult, arun_batch, iterate_batch, run_batch
 from espalier.lang.options import RESERVED_NAMES, split_options
 from espalier.lang.state import ProgramState
+
+if TYPE_CHECKING:
+    from espalier.plan.plan import Plan
 
 Items = Sequence[Mapping[str, Any] | Sequence[Any]]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -163,6 +166,54 @@ class SglFunction:
             )
         )
 
+    def plan(
+        self,
+        batch: Items = ({},),
+        *,
+        model: Any = None,
+        cache_tokens: int | str | None = None,
+        output_tokens: Any = None,
+        assume: Mapping[str, Any] | None = None,
+        prices: Any = None,
+        on_error: str = "raise",
+        **options: Any,
+    ) -> Plan:
+        """What running the program on a batch would cost; no model is run (docs/plan.md).
+
+        `model`: as for Engine; its tokenizer and template are used. `cache_tokens`: size of the
+        prefix cache, "unlimited", or None for what an engine on this machine would have.
+        `output_tokens`: tokens of each answer, or a dict by variable ("*": of all others); `assume`:
+        answers by variable; a list is taken in turn. `prices`: a JSON file, None for the example.
+        `on_error`: "raise", or "return" to go on after a row that fails. `options` are those of
+        `run`, such as max_new_tokens.
+        """
+        from espalier.lang.planning import PlanJob, PlanRow, run_plan
+
+        run_options, rest = split_options(options, frozenset())
+        if rest:
+            raise TypeError(f"plan() got {', '.join(sorted(rest))}, which is no option of a run.")
+        rows = []
+        for index, item in enumerate(self._checked_batch(batch)):
+            try:
+                rows.append(PlanRow(index, self._item(index, item)))
+            except (TypeError, UserInputError) as error:
+                if on_error == "raise":
+                    raise
+                rows.append(PlanRow(index, None, error))
+        job = PlanJob(
+            self.func,
+            rows,
+            run_options,
+            self.is_async,
+            model=model,
+            cache_tokens=cache_tokens,
+            output_tokens=output_tokens,
+            assume=assume,
+            prices=prices,
+            on_error=on_error,
+        )
+        return run_plan(job)
+
     def _job(
         self,
         batch: Items,
@@ -173,11 +224,7 @@ class SglFunction:
         *,
         progress_bar: bool,
     ) -> BatchJob:
-        if isinstance(batch, (str, bytes, Mapping)) or not isinstance(batch, Sequence):
-            raise UserInputError(
-                f"the batch is of type {type(batch).__name__}; a list of dicts, or of lists or "
-                "tuples of arguments in order, is allowed."
-            )
+        self._checked_batch(batch)
         run_options, rest = split_options(options, frozenset())
         if rest:
             raise TypeError(
@@ -195,6 +242,15 @@ class SglFunction:
             on_result,
             progress_bar,
         )
+
+    @staticmethod
+    def _checked_batch(batch: Items) -> Items:
+        if isinstance(batch, (str, bytes, Mapping)) or not isinstance(batch, Sequence):
+            raise UserInputError(
+                f"the batch is of type {type(batch).__name__}; a list of dicts, or of lists or "
+                "tuples of arguments in order, is allowed."
+            )
+        return batch
 
     def _item(self, index: int, item: Any) -> Arguments:
         try:

@@ -68,6 +68,8 @@ def launch(
     if options.seed is not None:
         key = derive_seed(options.seed, 0 if key is None else key)
     program = Program(backend, options, next_run_key(backend) if key is None else key)
+    if outer is not None:
+        program.read_names = outer.read_names
     state = ProgramState(Stream(program, program.key, program.node))
     return Launch(state, lambda: function(state, *args, **kwargs), is_async)
 

@@ -47,6 +47,7 @@ class Program:
         self.node = UsageNode()
         self.failure: Failure | None = None
         self.ret_value: Any = None
+        self.read_names: set[str] = set()  # variables whose value somebody has asked for
         self.body_ended: Promise[None] = Promise()
         self.active: set[ActiveStream] = set()
         self._streams: weakref.WeakSet[ActiveStream] = weakref.WeakSet()
