@@ -50,7 +50,7 @@ def append(stream: Stream, value: object) -> None:
     for variable in draft.declared:
         stream.variables.declare(variable)
     stream.enqueue(draft.ops)
-    if not stream.program.options.use_thread:
+    if not stream.program.options.use_thread and any(op.wakes for op in draft.ops):
         wait_settled(stream)
 
 
