@@ -21,6 +21,7 @@ NAMES = [
     "ProgramState",
     "Runtime",
     "ScriptedBackend",
+    "TraceError",
     "Usage",
     "UserInputError",
     "__version__",

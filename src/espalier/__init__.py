@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from espalier.errors import EspalierError as EspalierError
     from espalier.errors import GenerationError as GenerationError
     from espalier.errors import ProgramError as ProgramError
+    from espalier.errors import TraceError as TraceError
     from espalier.errors import UserInputError as UserInputError
     from espalier.lang.api import assistant as assistant
     from espalier.lang.api import assistant_begin as assistant_begin
@@ -57,6 +58,7 @@ _NAMES = {
         "EspalierError",
         "GenerationError",
         "ProgramError",
+        "TraceError",
         "UserInputError",
     ),
     "espalier.lang.api": (

@@ -16,6 +16,8 @@ from espalier.errors import EspalierError, SamplingError, UnsupportedError, show
 GREEDY_TEMPERATURE = 1e-6  # below it a temperature means greedy, as in the reference
 NO_TOP_K = -1
 MAX_STOP_CHARACTERS = 32_768  # of all stop strings of a request together
+MAX_STOP_REGEX = 16
+MAX_STOP_REGEX_CHARACTERS = 4_096  # of all of them together
 
 
 def whole_number(name: str, value: Any, error: type[EspalierError] = SamplingError) -> int:
@@ -154,7 +156,8 @@ def _as_tuple(name: str, value: Any, kind: type, what: str) -> tuple[Any, ...]:
 class SamplingParams:
     """How to sample one request; field names are those of the reference's wire format.
 
-    Raises SamplingError on a value out of range or a contradiction, when made.
+    Raises SamplingError on a value out of range or a contradiction, when made; whether each
+    `stop_regex` can be used is found out later (constrain/stop_regex.py).
     `max_new_tokens = 0` means: prefill (and score) only.
     """
 
@@ -163,6 +166,7 @@ class SamplingParams:
     n: int = 1
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
+    stop_regex: tuple[str, ...] = ()
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = NO_TOP_K
@@ -178,7 +182,8 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        set_field(self, "stop", _as_tuple("stop", self.stop, str, "text"))
+        for name in ("stop", "stop_regex"):
+            set_field(self, name, _as_tuple(name, getattr(self, name), str, "text"))
         token_ids = _as_tuple("stop_token_ids", self.stop_token_ids, Integral, "a token id")
         token_ids = tuple(whole_number("stop_token_ids", token_id) for token_id in token_ids)
         set_field(self, "stop_token_ids", token_ids)
@@ -205,17 +210,12 @@ class SamplingParams:
             raise SamplingError(f"n is {self.n}; 1 to 256 samples are allowed.")
         if self.top_k != NO_TOP_K and self.top_k < 1:
             raise SamplingError(f"top_k is {self.top_k}; -1 (off) or 1 and more is allowed.")
-        for stop in self.stop:
-            if not isinstance(stop, str) or not stop:
-                raise SamplingError(
-                    f"stop holds {shown(stop)}; non-empty strings are allowed. "
-                    "Leave it out to stop at the end of the text only."
-                )
-        num_characters = sum(map(len, self.stop))
-        if num_characters > MAX_STOP_CHARACTERS:
+        _check_texts("stop", self.stop, MAX_STOP_CHARACTERS)
+        _check_texts("stop_regex", self.stop_regex, MAX_STOP_REGEX_CHARACTERS)
+        if len(self.stop_regex) > MAX_STOP_REGEX:
             raise SamplingError(
-                f"the {len(self.stop)} stop strings have {num_characters} characters; "
-                f"{MAX_STOP_CHARACTERS} together are allowed."
+                f"stop_regex holds {len(self.stop_regex)} expressions; {MAX_STOP_REGEX} are "
+                "allowed. Join them by | into fewer."
             )
 
     @property
@@ -262,6 +262,21 @@ _FLOAT_RANGES = (
     ("presence_penalty", -2.0, 2.0, False),
     ("repetition_penalty", 0.0, 2.0, True),
 )
+
+
+def _check_texts(name: str, texts: tuple[Any, ...], max_characters: int) -> None:
+    for text in texts:
+        if not isinstance(text, str) or not text:
+            raise SamplingError(
+                f"{name} holds {shown(text)}; non-empty strings are allowed. "
+                "Leave it out to stop at the end of the text only."
+            )
+    num_characters = sum(map(len, texts))
+    if num_characters > max_characters:
+        raise SamplingError(
+            f"the {len(texts)} texts of {name} have {num_characters} characters; "
+            f"{max_characters} together are allowed."
+        )
 
 
 def _in_range(name: str, value: Any, low: float, high: float, open_low: bool) -> float:

@@ -50,7 +50,7 @@ def test_options_reach_the_call(command: Command, backend: ScriptedBackend) -> N
         "generate", "x", "--max-new-tokens", "2", "--min-new-tokens", "1", "--temperature", "0",
         "--top-p", "0.5", "--top-k", "7", "--min-p", "0.1", "--frequency-penalty", "0.2",
         "--presence-penalty", "0.3", "--repetition-penalty", "1.1", "--stop", "S",
-        "--stop-token-id", "5", "--ignore-eos",
+        "--stop-token-id", "5", "--ignore-eos", "--stop-regex", "a+", "--stop-regex", "[bc]d",
     )  # fmt: skip
     assert ended.out == " one two\n", ended.err
     sampling = backend.calls[0].sampling
@@ -65,6 +65,7 @@ def test_options_reach_the_call(command: Command, backend: ScriptedBackend) -> N
     assert (sampling.frequency_penalty, sampling.presence_penalty) == (0.2, 0.3)
     assert (sampling.repetition_penalty, sampling.ignore_eos) == (1.1, True)
     assert (sampling.stop, sampling.stop_token_ids) == (("S",), (5,))
+    assert sampling.stop_regex == ("a+", "[bc]d")
 
 
 def test_several_samples_are_numbered(command: Command, backend: ScriptedBackend) -> None:

@@ -5,6 +5,7 @@ The hash model is asked for every token in turn, with no cache, no batch and no 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -54,7 +55,10 @@ class Output:
         known, self.text = self.text, max(self.text, whole, key=len)
         for end in range(len(known) + 1, len(self.text) + 1):
             found = [
-                stop for stop in sampling.stop if whole[self.searched_from : end].endswith(stop)
+                whole[begin:end]
+                for begin in range(self.searched_from, end)
+                if whole[begin:end] in sampling.stop
+                or any(re.fullmatch(regex, whole[begin:end]) for regex in sampling.stop_regex)
             ]
             if found and len(self.token_ids) < sampling.min_new_tokens:
                 self.searched_from = end

@@ -58,7 +58,11 @@ STOPS: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
     (("d", "},{"), ()),
     ((), (2,)),
     ((), (9, 10, 14)),
+    (("bc",), (10, 14)),
 )
+
+
+STOP_REGEX: tuple[tuple[str, ...], ...] = ((), (), ("[ab]c",), ("c.?}", "e{2,3}d"))
 
 
 def regex(pattern: str) -> Constraint:
@@ -94,6 +98,7 @@ def requests(draw: st.DrawFn) -> EngineRequest:
         ignore_eos=draw(st.booleans()),
         stop=stops,
         stop_token_ids=stop_token_ids,
+        stop_regex=draw(st.sampled_from(STOP_REGEX)),
         no_stop_trim=draw(st.booleans()),
         frequency_penalty=draw(st.sampled_from([0.0, 0.0, 1.0])),
         logit_bias=draw(st.sampled_from([{}, {}, {EOS_ID: 3.0}, {0: -3.0, 12: -float("inf")}])),

@@ -55,6 +55,7 @@ def requests(draw: st.DrawFn) -> EngineRequest:
         "max_new_tokens": max_new_tokens,
         "ignore_eos": draw(st.booleans()),
         "stop": draw(st.sampled_from([(), ("ab",), ("c", "dd")])),
+        "stop_regex": draw(st.sampled_from([(), (), ("a[bc]",), ("b.*d", "c{2}")])),
         "frequency_penalty": draw(st.sampled_from([0.0, 1.0])),
         "min_new_tokens": draw(st.sampled_from([0, min(2, max_new_tokens)])),
     }

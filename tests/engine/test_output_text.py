@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -86,15 +87,23 @@ RAW = st.one_of(
 STOPS = st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=4).map(tuple)
 
 
+def spelled(stops: tuple[str, ...], num_as_regex: int) -> dict[str, tuple[str, ...]]:
+    """Sampling parameters with some stops as they are and the first ones as an expression."""
+    regex = "|".join(map(re.escape, stops[:num_as_regex]))
+    return {"stop": stops[num_as_regex:], "stop_regex": (regex,) if regex else ()}
+
+
 @settings(max_examples=500, deadline=None)
-@given(data=RAW, cuts=st.lists(st.integers(0, 60), max_size=20), stops=STOPS, keeps=st.booleans())
-@example(data=b"aab", cuts=[1, 2], stops=("aab", "ab", "b"), keeps=False)
-@example(data=b"aaaab", cuts=[1, 2, 3, 4], stops=("aab", "aaac"), keeps=False)
+@given(RAW, st.lists(st.integers(0, 60), max_size=20), STOPS, st.booleans(), st.integers(0, 4))
+@example(b"aab", [1, 2], ("aab", "ab", "b"), False, 0)
+@example(b"aaaab", [1, 2, 3, 4], ("aab", "aaac"), False, 0)
+@example(b"aaaab", [1, 2, 3, 4], ("aab", "aaac"), False, 1)
+@example(b"aaaab", [1, 2, 3, 4], ("aab", "ab"), True, 2)
 def test_text_equals_naive_cut_at_every_length(
-    data: bytes, cuts: list[int], stops: tuple[str, ...], keeps: bool
+    data: bytes, cuts: list[int], stops: tuple[str, ...], keeps: bool, num_as_regex: int
 ) -> None:
     pieces = pieces_of(data, cuts)
-    output = output_text(pieces, stop=stops, no_stop_trim=keeps)
+    output = output_text(pieces, no_stop_trim=keeps, **spelled(stops, num_as_regex))
     utf8 = codecs.getincrementaldecoder("utf-8")("replace")
     decoded, shown = "", ""
     for token_id, piece in enumerate(pieces):
@@ -116,12 +125,12 @@ def test_text_equals_naive_cut_at_every_length(
 
 
 @settings(max_examples=300, deadline=None)
-@given(data=RAW, cuts=st.lists(st.integers(0, 60), max_size=20), stops=STOPS, keeps=st.booleans())
+@given(RAW, st.lists(st.integers(0, 60), max_size=20), STOPS, st.booleans(), st.integers(0, 4))
 def test_text_token_ids_stand_for_the_text_or_are_none(
-    data: bytes, cuts: list[int], stops: tuple[str, ...], keeps: bool
+    data: bytes, cuts: list[int], stops: tuple[str, ...], keeps: bool, num_as_regex: int
 ) -> None:
     pieces = pieces_of(data, cuts)
-    output = output_text(pieces, stop=stops, no_stop_trim=keeps)
+    output = output_text(pieces, no_stop_trim=keeps, **spelled(stops, num_as_regex))
     for token_id in range(len(pieces)):
         stop = output.push(token_id)
         check_token_ids(output, pieces, is_final=False)
@@ -217,6 +226,9 @@ def test_strings_to_cut_at_are_cut_off_where_stops_are_kept() -> None:
     number = output_text(pieces, (". ",), stop=("END",), no_stop_trim=True)
     assert [number.push(0), number.push(1)] == [None, ". "]
     assert number.text == "42"
+    number = output_text(pieces, (". ",), stop_regex="[A-Z]+D", no_stop_trim=True)
+    assert [number.push(0), number.push(1)] == [None, ". "]
+    assert number.text == "42"
     words = output_text(pieces, (".\n",), stop=("END",), no_stop_trim=True)
     assert [words.push(token_id) for token_id in range(3)] == [None, None, "END"]
     assert words.text == "42. AndEND"
@@ -232,3 +244,23 @@ def test_a_stop_that_min_new_tokens_cuts_through_ends_where_it_is_complete() -> 
     text = output_text([b"a", b"b"], stop=("ab",), min_new_tokens=2)
     assert [text.push(0), text.push(1)] == [None, "ab"]
     assert text.text == ""
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_match_across_many_tokens_is_named_whole_and_cut_or_kept(keeps: bool) -> None:
+    pieces = [b"one\n", b" \n", b"\n ", b"Q", b"12", b": two"]
+    output = output_text(pieces, stop_regex=r"\s+Q\d+:", no_stop_trim=keeps)
+    shown = []
+    for token_id in range(5):
+        assert output.push(token_id) is None
+        shown.append(output.text)
+    assert shown[-1] == ("one\n \n\n Q12" if keeps else "one")
+    assert output.push(5) == "\n \n\n Q12:"
+    assert output.text == ("one\n \n\n Q12:" if keeps else "one")
+    assert output.matched_stop == "\n \n\n Q12:"
+
+
+def test_a_match_before_min_new_tokens_is_text_and_a_later_one_ends() -> None:
+    text = output_text([b"ab", b"c"], stop_regex="[bx]", min_new_tokens=3)
+    assert [text.push(token_id) for token_id in (0, 1, 0)] == [None, None, "b"]
+    assert text.text == "abca"

@@ -1,8 +1,9 @@
-"""The blocks of docs/language.md run, one after the other, in one namespace."""
+"""The blocks of the pages about the language run, one after the other, and print what they show."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,66 @@ import pytest
 import espalier
 from espalier.backends.scripted import ScriptedCall
 
-PAGE = Path(__file__).parents[2] / "docs" / "language.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+PageRunner = Callable[[str], dict[str, Any]]
+DOCS = Path(__file__).parents[2] / "docs"
+# A block, and the output that stands right after it, if any does.
+BLOCK = re.compile(r"```python\n(.*?)```\n(?:```text\n(.*?)```)?", re.DOTALL)
 
 
-def test_every_block_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    def answer(call: ScriptedCall) -> Any:
-        if call.kind == "score":
-            return call.choices[0]
-        samples = call.sampling.n if call.sampling else 1
-        return [str(index + 7) for index in range(samples)]
+def answer(call: ScriptedCall) -> Any:
+    if call.kind == "score":
+        return call.choices[0]
+    samples = call.sampling.n if call.sampling else 1
+    return [str(index + 7) for index in range(samples)]
 
+
+@pytest.fixture
+def page_runner(capsys: pytest.CaptureFixture[str], update_expected: bool) -> PageRunner:
+    return lambda name: run_page(name, capsys, update=update_expected)
+
+
+def run_page(name: str, capsys: pytest.CaptureFixture[str], *, update: bool) -> dict[str, Any]:
+    """Runs the blocks in one namespace and compares what each prints with what the page shows.
+
+    With `update`, the page gets what is printed.
+    """
+    page = DOCS / name
     espalier.set_default_backend(espalier.ScriptedBackend(answer))
-    namespace: dict[str, Any] = {"__name__": "page"}
-    assert len(BLOCKS) >= 10
-    for block in BLOCKS:
-        exec(compile(block, str(PAGE), "exec"), namespace)
+    namespace: dict[str, Any] = {"__name__": "page", "__file__": str(page)}
+    text = page.read_text(encoding="utf-8")
+    blocks = list(BLOCK.finditer(text))
+    assert len(blocks) >= 5
+    for block in reversed([run_block(block, page, namespace, capsys) for block in blocks]):
+        start, end, shown, printed = block
+        if update:
+            text = text[:start] + printed + text[end:]
+        else:
+            assert printed == shown
+    if update:
+        page.write_text(text, encoding="utf-8")
+    return namespace
+
+
+def run_block(
+    block: re.Match[str], page: Path, namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> tuple[int, int, str, str]:
+    """Runs one block: where its output stands in the page, what it is there, what it is."""
+    exec(compile(block[1], str(page), "exec"), namespace)
     printed = capsys.readouterr().out
-    assert "no network" in printed
+    if block[2] is None:  # no output is shown
+        return block.end(), block.end(), "", ""
+    return block.start(2), block.end(2), block[2], printed
+
+
+def test_the_blocks_of_the_page_about_the_language_run(page_runner: PageRunner) -> None:
+    namespace = page_runner("language.md")
     namespace["ask"](Answering())
+
+
+def test_the_blocks_of_the_page_about_the_compiler_print_what_it_shows(
+    page_runner: PageRunner,
+) -> None:
+    page_runner("compiler.md")
 
 
 class Answering:

@@ -52,29 +52,6 @@ def test_a_form_reaches_the_backend_as_it_was_given(
     assert backend.calls[0].constraint == Constraint(kind, text)
 
 
-def test_t13_a_dict_gives_the_parsed_value_and_json_text_the_text() -> None:
-    backend = ScriptedBackend('{"a":5}')
-    state = run("p", gen("x", json_schema=SCHEMA), backend=backend)
-    assert state["x"] == {"a": 5}
-    assert state.text("x") == '{"a":5}'
-    assert state.text() == 'p{"a":5}'
-    call = backend.calls[0]
-    assert call.constraint is not None
-    assert json.loads(call.constraint.text) == SCHEMA
-    state = run("p", gen("x", json_schema=json.dumps(SCHEMA)), backend=backend)
-    assert state["x"] == '{"a":5}'
-
-
-def test_t13_a_model_or_type_gives_a_value_of_it() -> None:
-    backend = ScriptedBackend('{"name":"Ada","age":36}')
-    state = run("p", gen("x", json_schema=Person), backend=backend)
-    assert state["x"] == Person(name="Ada", age=36)
-    backend = ScriptedBackend('[{"x":1,"y":2}]')
-    state = run("p", gen("x", json_schema=list[Point]), backend=backend)
-    assert state["x"] == [Point(1, 2)]
-    assert state.text("x") == '[{"x":1,"y":2}]'
-
-
 def test_the_schema_of_a_type_has_no_further_properties() -> None:
     form = form_of(json_schema=dict[str, Person])
     assert form is not None
@@ -114,30 +91,6 @@ def test_whitespace_goes_with_the_schema() -> None:
     form = form_of(json_schema=SCHEMA, whitespace="pretty")
     assert form is not None
     assert form.constraint.whitespace is JsonWhitespace.PRETTY
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"regex": "a", "dtype": int}, "dtype and regex"),
-        ({"regex": "a", "json_schema": {}}, "regex and json_schema"),
-        ({"choices": ["a"], "regex": "a"}, "choices together with regex"),
-        ({"choices": ["a"], "json_schema": "{}"}, "json_schema"),
-        ({"whitespace": "pretty"}, "whitespace without json_schema"),
-        ({"json_schema": {}, "whitespace": "wide"}, "'compact', 'spaced', 'pretty'"),
-        ({"exact": True}, "exact"),
-        ({"exact": True, "regex": "a", "dtype": int}, "exact"),
-        ({"exact": True, "regex": "a+"}, "more than 64 texts"),
-        ({"regex": 5}, "the regex is 5"),
-        ({"json_schema": {"a": object()}}, "is no JSON"),
-        ({"json_schema": 5}, "json_schema is 5"),
-        ({"json_schema": lambda: 1}, "a function"),
-        ({"tool_calls": 5}, "tool_calls is 5"),
-    ],
-)
-def test_t11_forms_that_contradict_raise_at_the_call(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserInputError, match=message):
-        gen("x", **given)
 
 
 def test_an_exact_regex_is_a_selection_of_its_texts() -> None:

@@ -91,8 +91,8 @@ def test_unknown_arguments_raise_type_error_and_run_nothing() -> None:
         asks.run("q", colour="red", backend=backend)
     with pytest.raises(TypeError, match="question"):
         asks.run(backend=backend)
-    with pytest.raises(TypeError, match="stop_regex"):
-        gen("x", stop_regex="a+")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="images"):
+        gen("x", images=[])  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         function(num_api_spec_tokens=3)  # type: ignore[call-overload]
     assert not backend.calls

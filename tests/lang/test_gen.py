@@ -7,86 +7,18 @@ from tests.lang.appending import run
 
 from espalier.backends.scripted import ScriptedBackend
 from espalier.constraint import Constraint, ConstraintKind
-from espalier.errors import SamplingError, UserInputError
-from espalier.lang.api import gen, gen_int, gen_string
+from espalier.errors import SamplingError
+from espalier.lang.api import gen, gen_int
 from espalier.lang.function import function
 from espalier.lang.ir import SglGen, SglSelect
 from espalier.lang.state import ProgramState
 from espalier.types import TextSegment, TokenSegment
 
 
-def test_t10_n_samples_are_a_list_and_the_first_is_appended() -> None:
-    backend = ScriptedBackend([["a", "b", "c"]])
-    state = run("p", gen("x", n=3), backend=backend)
-    assert state["x"] == ["a", "b", "c"]
-    assert state.text() == "pa"
-    assert [meta["completion_tokens"] for meta in state.get_meta_info("x")] == [1, 1, 1]
-
-
-def test_t10_n_samples_work_in_a_fork() -> None:
-    @function
-    def program(s: ProgramState) -> None:
-        s += "p"
-        forks = s.fork(2)
-        forks += gen("x", n=2)
-        forks.join()
-
-    state = program.run(backend=ScriptedBackend(lambda call: ["a", "b"]))
-    assert state["x"] == [["a", "b"], ["a", "b"]]
-    assert len(state.get_meta_info("x")[1]) == 2
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"choices": []},
-        {"choices": ["a", "a"]},
-        {"choices": ["a", ""]},
-        {"choices": "ab"},
-        {"choices": ["a"], "max_tokens": 3},
-        {"choices": ["a"], "dtype": int},
-        {"choices": ["a"], "stop": "\n"},
-        {"choices": ["a"], "return_logprob": True},
-        {"choices_method": lambda **_: None},
-        {"dtype": list},
-        {"dtype": "complex"},
-        {"name": 3},
-    ],
-)
-def test_t11_contradicting_arguments_raise_value_error_at_the_call(
-    arguments: dict[str, Any],
-) -> None:
-    with pytest.raises(ValueError, match=r"allowed|leave") as caught:
-        gen(**{"name": "x", **arguments})
-    assert isinstance(caught.value, UserInputError)
-
-
 def test_gen_with_choices_is_a_select() -> None:
     expression = gen("x", choices=["a", "b"], temperature=0.5)
     assert isinstance(expression, SglSelect)
     assert (expression.choices, expression.temperature) == (("a", "b"), 0.5)
-
-
-@pytest.mark.parametrize("stop", [None, "x", ["x", "y"]])
-@pytest.mark.parametrize("dtype", [int, "int", float, "float"])
-def test_t12_numbers_stop_at_spaces_and_lines_besides_the_given_stops(
-    dtype: Any, stop: Any
-) -> None:
-    backend = ScriptedBackend("42 is it")
-    state = run("p", gen("x", dtype=dtype, stop=stop), backend=backend)
-    assert state["x"] == "42"
-    sampling = backend.calls[0].sampling
-    assert sampling is not None
-    assert sampling.stop == (*((stop,) if isinstance(stop, str) else stop or ()), " ", "\n")
-    name = dtype if isinstance(dtype, str) else dtype.__name__
-    assert backend.calls[0].constraint == Constraint(ConstraintKind.DTYPE, name)
-
-
-def test_t12_dtype_str_and_bool_add_no_stop() -> None:
-    backend = ScriptedBackend('"a b"')
-    assert run("p", gen_string("x"), backend=backend)["x"] == '"a b"'
-    run("p", gen("x", dtype=bool), backend=backend).sync()
-    assert [call.sampling.stop for call in backend.calls if call.sampling] == [(), ()]
 
 
 def test_gen_int_passes_all_of_its_arguments() -> None:
@@ -117,25 +49,6 @@ def test_gen_int_passes_all_of_its_arguments() -> None:
         "sampling_seed": 4,
         **{k: v for k, v in given.items() if k not in ("max_tokens", "include_stop", "seed")},
     }
-
-
-def test_t16_include_stop_keeps_the_stop() -> None:
-    backend = ScriptedBackend("one. two")
-    assert run("p", gen("x", stop="."), backend=backend).text() == "pone"
-    assert run("p", gen("x", stop=".", include_stop=True), backend=backend).text() == "pone."
-
-
-def test_t17_unnamed_gens_set_no_named_variable_and_are_waited_for() -> None:
-    backend = ScriptedBackend([" 1", " 2", " 3"], latency_s=0.002)
-    state = run("p", gen(), gen("x"), gen(), backend=backend)
-    assert state.text() == "p 1 2 3"
-    assert state["x"] == " 2"
-
-
-def test_max_tokens_is_a_bound_and_the_result_says_so() -> None:
-    state = run("p", gen("x", max_tokens=2), backend=ScriptedBackend("a b c d"))
-    assert state["x"] == "a b"
-    assert state.get_meta_info("x")["finish_reason"] == {"type": "length", "length": 2}
 
 
 def test_contradicting_token_counts_raise_where_they_are_appended() -> None:

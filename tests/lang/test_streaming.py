@@ -202,18 +202,6 @@ def test_t83_closing_an_iterator_without_asking_leaves_the_program_alone() -> No
     assert state.text() == TEXT
 
 
-def test_t10_each_sample_streams_for_itself() -> None:
-    @function
-    def sampling(s: ProgramState) -> None:
-        s += "p" + gen("x", n=2)
-
-    backend = ScriptedBackend([["a b c", "d e"]], latency_s=0.005)
-    state = sampling.run(stream=True, backend=backend)
-    assert "".join(state.text_iter("x", sample=1)) == "d e"
-    assert "".join(state.text_iter("x")) == "a b c"
-    assert "".join(state.text_iter()) == "pa b c"
-
-
 def test_async_iteration_with_meta_data() -> None:
     async def main() -> None:
         state = streaming()

@@ -23,6 +23,7 @@ from espalier.backends.base import (
     ScoreCall,
 )
 from espalier.constraint import Constraint
+from espalier.engine.stop_search import cut_at_stop
 from espalier.errors import (
     BackendError,
     ChatTemplateError,
@@ -271,10 +272,8 @@ class ScriptedBackend:
     def _cut(self, answer: str, sampling: SamplingParams) -> tuple[list[str], FinishReason]:
         """The tokens up to the first stop or the most tokens, and why they end there."""
         reason = FinishReason("stop")
-        found = [(answer.index(stop), stop) for stop in sampling.stop if stop in answer]
-        if found:
-            start, stop = min(found)
-            answer = answer[: start + len(stop) if sampling.no_stop_trim else start]
+        answer, stop = cut_at_stop(answer, sampling)
+        if stop is not None:
             reason = FinishReason("stop", matched=stop)
         tokens = self._split(answer)
         if len(tokens) > sampling.max_new_tokens:

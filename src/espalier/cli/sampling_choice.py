@@ -25,10 +25,14 @@ class SamplingChoice:
     stop: list[str] | None = option(  # noqa: RUF009 - option() makes a field
         "Text that ends an answer; may be given several times.", metavar="TEXT"
     )
+    stop_regex: list[str] | None = option(  # noqa: RUF009 - option() makes a field
+        "Expression whose match ends an answer; may be given several times.", metavar="REGEX"
+    )
     seed: int | None = option("Makes sampling repeat itself.", metavar="N")
     ignore_eos: bool | None = option("Go on past the model's end token.", flag="--ignore-eos")
 
     def given(self) -> dict[str, Any]:
         """The values that were chosen, by the names that `run` of a program takes."""
-        values = {**asdict(self), "stop": self.stop or None}
+        values = asdict(self)
+        values.update(stop=self.stop or None, stop_regex=self.stop_regex or None)
         return {name: value for name, value in values.items() if value is not None}

@@ -53,6 +53,18 @@ def parse_regex(text: str) -> Pattern:
     conditionals, atomic groups, possessive quantifiers, anchors that hold in some rounds of a
     repeat only) and beyond the limits of length, nesting and counts.
     """
+    return _parsed(text, _Parser)
+
+
+def parse_search_regex(text: str) -> Pattern:
+    """The texts that a regular expression matches in any text, as `re.search` does.
+
+    Raises UserInputError as `parse_regex` does, and for every anchor.
+    """
+    return _parsed(text, _SearchParser)
+
+
+def _parsed(text: str, parser: type[_Parser]) -> Pattern:
     if not isinstance(text, str):
         raise UserInputError(f"The regular expression is {shown(text)}; text is allowed.")
     if len(text) > MAX_REGEX_CHARS:
@@ -61,7 +73,7 @@ def parse_regex(text: str) -> Pattern:
             "allowed."
         )
     try:
-        return _Parser(text).parse()
+        return parser(text).parse()
     except RegexFaultError as fault:
         raise UserInputError(
             f"The regular expression {shown(text)} cannot be used: at position {fault.position}, "
@@ -266,6 +278,17 @@ class _Parser:
         self._flags |= flags.added
         if self._flags & ASCII and self._flags & UNICODE:
             raise RegexFaultError("the flags a and u exclude each other", start)
+
+
+class _SearchParser(_Parser):
+    """Reads expressions for a search, in text whose end is not known yet."""
+
+    def _add_anchor(self, sign: str) -> None:
+        raise RegexFaultError(
+            "an anchor asks what surrounds the match, of which the end is not known yet; write "
+            "the characters that stand there, such as \\n",
+            self._position - (1 if sign in "^$" else 2),
+        )
 
 
 @lru_cache(maxsize=4096)

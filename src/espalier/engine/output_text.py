@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Protocol
 
-from espalier.engine.stop_automaton import stop_automaton
+from espalier.engine.stop_search import FoundStop, stop_search
 from espalier.tokenizer.characters import begins_character
 from espalier.types import SamplingParams
 
@@ -50,15 +50,16 @@ class DecodingTokenizer(Protocol):
 class OutputText:
     """Text of one request, from its output tokens.
 
-    Stop strings are looked for in the text, wherever tokens begin and end in it: the stop that is
-    complete first, character by character, ends the text; of several that are complete with the
-    same character, the longest. `text` ends before the stop, or with it under `no_stop_trim`. The
-    end of the text that may still become a stop is held back, so that text once shown is never
-    taken back. A token costs time in proportion to its own text alone. A stop that is complete
-    before there are `min_new_tokens` tokens is text like any other.
+    Stop strings and matches of `stop_regex` are looked for in the text, wherever tokens begin and
+    end in it: the stop that is complete first, character by character, ends the text; of several
+    that are complete with the same character, the longest. `text` ends before the stop, or with it
+    under `no_stop_trim`. The end of the text that may still become a stop is held back, so that
+    text once shown is never taken back. A token costs time in proportion to its own text and to
+    what is held back. A stop that is complete before there are `min_new_tokens` tokens is text like
+    any other.
 
     `cut_at` are further stop strings, cut off even under `no_stop_trim` (the ends of a number that
-    is asked for by dtype, say).
+    is asked for by dtype, say). Raises SamplingError for a `stop_regex` that cannot be used.
     """
 
     def __init__(
@@ -68,12 +69,8 @@ class OutputText:
         cut_at: tuple[str, ...] = (),
     ) -> None:
         self._decoder = tokenizer.decoder(skip_special_tokens=sampling.skip_special_tokens)
-        stops = sampling.stop + cut_at
-        self._automaton = stop_automaton(stops) if stops else None
+        self._search = stop_search(sampling, cut_at)
         self._min_tokens = sampling.min_new_tokens
-        self._kept_stops = frozenset(sampling.stop if sampling.no_stop_trim else ())
-        self._holds_back = not self._kept_stops.issuperset(stops)
-        self._state = 0
         self._pieces: list[str] = []  # safe text
         self._safe_len = 0
         self._held_back = ""
@@ -93,7 +90,7 @@ class OutputText:
         return self._pieces[0] if self._pieces else ""
 
     def push(self, token_id: int) -> str | None:
-        """Adds a token; returns the stop string that it completed, or None.
+        """Adds a token; returns the text of the stop that it completed, or None.
 
         No token may be added after a stop or after `finish`.
         """
@@ -108,6 +105,13 @@ class OutputText:
         self._num_characters += len(piece)
         self._add(piece)
         return self.matched_stop
+
+    def push_end(self, token_id: int) -> None:
+        """Adds a token that ends the text by itself, whatever stops its own text completes."""
+        self._show(self._held_back)
+        self._held_back = ""
+        self._search = None
+        self.push(token_id)
 
     def take_back(self, num_tokens: int) -> None:
         """Takes back the last tokens, but none of their text: the next tokens begin with it."""
@@ -162,29 +166,29 @@ class OutputText:
         return self._token_ids[: index + 1]
 
     def _add(self, piece: str) -> None:
-        if self._automaton is None:
+        search = self._search
+        if search is None:
             self._show(piece)
             return
-        state = self._state
         for count, character in enumerate(piece, 1):
-            state = self._automaton.step(state, character)
-            stop = self._automaton.stops[state]
-            if stop is not None:
+            found = search.step(character)
+            if found is not None:
                 if len(self._token_ids) >= self._min_tokens:
-                    self._end_at_stop(self._held_back + piece[:count], stop)
+                    self._end_at_stop(self._held_back + piece[:count], found)
                     return
-                state = 0  # the text may not end yet, so this is text like any other
-        self._state = state
+                search.restart()  # the text may not end yet, so this is text like any other
         waiting = self._held_back + piece
-        num_held = self._automaton.depths[state] if self._holds_back else 0
-        self._show(waiting[: len(waiting) - num_held])
-        self._held_back = waiting[len(waiting) - num_held :]
+        num_shown = len(waiting) - search.num_held
+        self._show(waiting[:num_shown])
+        self._held_back = waiting[num_shown:]
 
-    def _end_at_stop(self, waiting: str, stop: str) -> None:
-        is_kept = stop in self._kept_stops
-        self._show(waiting if is_kept else waiting[: len(waiting) - len(stop)])
+    def _end_at_stop(self, waiting: str, found: FoundStop) -> None:
+        length = found.num_characters
+        # Of a stop that is kept, the beginning may have been shown before.
+        with_stop = waiting if len(waiting) >= length else self.text + waiting
+        self.matched_stop = with_stop[len(with_stop) - length :]
+        self._show(waiting if found.is_kept else waiting[: len(waiting) - length])
         self._held_back = ""
-        self.matched_stop = stop
         self._is_finished = True
 
     def _show(self, piece: str) -> None:

@@ -197,7 +197,7 @@ def _push(state: RequestState, token_id: int, sampled: SampledToken | None) -> F
     _append(state, token_id, sampled)
     if may_end and token_id in state.end_ids:
         if sampling.no_stop_trim:
-            state.text.push(token_id)
+            state.text.push_end(token_id)
         return FinishReason("stop", matched=token_id)
     stop = state.text.push(token_id)
     return None if stop is None else FinishReason("stop", matched=stop)

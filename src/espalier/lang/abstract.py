@@ -55,11 +55,12 @@ class Abstract(SglExpr):
 
     __hash__ = object.__hash__
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
-        """Its class; to the user's own code an error: `isinstance` would be a branch."""
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Its type; to a program that is traced an error: `isinstance` asks for it, to branch."""
         module = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-        if module != _PACKAGE and module not in sys.stdlib_module_names:
+        is_users = module != _PACKAGE and module not in sys.stdlib_module_names
+        if is_users and active_tracer.get() is not None:
             self._needs_value("asks for the type of")
         return type(self)
 
@@ -139,6 +140,20 @@ class SglAnswer(Abstract):
 
     def __repr__(self) -> str:
         return f"Answer({self.what}, %{self.node})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SglStateRef(Abstract):
+    """A state of the graph, where the program returns it."""
+
+    number: int
+
+    def described(self) -> str:
+        """The state."""
+        return f"state {self.number}"
+
+    def __repr__(self) -> str:
+        return f"State({self.number})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,6 +32,7 @@ def gen(  # noqa: PLR0917 - the reference's order
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
@@ -62,7 +63,8 @@ def gen(  # noqa: PLR0917 - the reference's order
     """Calls the model and appends what it writes, which becomes the variable `name`.
 
     A value that is None is the run's. With `n` > 1 the variable is a list and the first sample is
-    appended. A matched stop is neither in the variable nor in the text, unless `include_stop`.
+    appended. A matched stop is neither in the variable nor in the text, unless `include_stop`;
+    `stop_regex` ends the text where a match of it is complete (docs/sampling.md).
     `choices` makes it a `select`. `seed` gives the same samples whatever else runs.
 
     The text has a form where one of these is given. `dtype`: a number, a bool or a JSON string.
@@ -79,6 +81,7 @@ def gen(  # noqa: PLR0917 - the reference's order
         n=n,
         stop=stop,
         stop_token_ids=stop_token_ids,
+        stop_regex=stop_regex,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
@@ -131,6 +134,7 @@ def gen_int(  # noqa: PLR0917 - the reference's order
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
@@ -155,6 +159,7 @@ def gen_int(  # noqa: PLR0917 - the reference's order
         n=n,
         stop=stop,
         stop_token_ids=stop_token_ids,
+        stop_regex=stop_regex,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
@@ -180,6 +185,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
@@ -204,6 +210,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
         n=n,
         stop=stop,
         stop_token_ids=stop_token_ids,
+        stop_regex=stop_regex,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,

@@ -54,6 +54,7 @@ class BatchJob:
     on_error: str = "raise"
     on_result: OnResult | None = None
     progress_bar: bool = False
+    start_order: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "return"):
@@ -63,6 +64,12 @@ class BatchJob:
             not isinstance(number, int) or isinstance(number, bool) or number < 1
         ):
             raise UserInputError(f"num_threads is {number!r}; 'auto' or 1 and more is allowed.")
+        order = self.start_order
+        if order is not None and sorted(order) != list(range(len(self.items))):
+            raise UserInputError(
+                f"start_order has {len(order)} numbers; each of the {len(self.items)} items once, "
+                "by its number from 0, is allowed."
+            )
         if self.options.stream:
             raise UserInputError("stream=True is for single runs; leave it out of a batch.")
 
@@ -123,7 +130,9 @@ class Batch:
     def _pump(self) -> None:
         end = min(len(self._job.items), self._num_taken + self._window)
         while self._num_running < self._limit and self._next < end and not self._closed:
-            task = asyncio.get_running_loop().create_task(self._run_one(self._next))
+            order = self._job.start_order
+            index = self._next if order is None else order[self._next]
+            task = asyncio.get_running_loop().create_task(self._run_one(index))
             self._next += 1
             self._num_running += 1
             self._tasks.add(task)

@@ -148,7 +148,7 @@ class GenerateOp(CallOp):
             return f"it reached max_new_tokens ({self.sampling.max_new_tokens}); allow more"
         for reason in reasons:
             if isinstance(reason.get("matched"), str):
-                return f"the stop string {shown(reason['matched'])} may have ended it early"
+                return f"the stop {shown(reason['matched'])} may have ended it early"
         told = " ".join(str(error).split())[:200].rstrip(".")
         return f"reading it raised {type(error).__name__}: {told}"
 

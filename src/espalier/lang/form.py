@@ -91,7 +91,7 @@ def _schema_form(schema: Any, whitespace: JsonWhitespace | str | None) -> Form:
     if isinstance(schema, str):
         text, read = schema, None  # as in the reference
     elif isinstance(schema, Mapping):
-        text, read = json_text("json_schema", schema), _from_json
+        text, read = json_text("json_schema", schema), json_reader
     else:
         from espalier.lang.json_types import json_type  # pydantic is a heavy library
 
@@ -99,7 +99,8 @@ def _schema_form(schema: Any, whitespace: JsonWhitespace | str | None) -> Form:
     return Form(Constraint(ConstraintKind.JSON_SCHEMA, text, space), read)  # type: ignore[arg-type]  # it converts
 
 
-def _from_json(text: str) -> Any:
+def json_reader(text: str) -> Any:
+    """The value that a JSON text stands for."""
     return json.loads(text)
 
 

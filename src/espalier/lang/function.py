@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from espalier.errors import UserInputError
 from espalier.lang import interpreter
+from espalier.lang.abstract import active_tracer, not_traceable
 from espalier.lang.batch import BatchJob, OnResult, arun_batch, iterate_batch, run_batch
+from espalier.lang.compilable import Compilable
+from espalier.lang.compiled import AsProgram
 from espalier.lang.options import RESERVED_NAMES, split_options
 from espalier.lang.state import ProgramState
 
@@ -20,7 +24,7 @@ Items = Sequence[Mapping[str, Any] | Sequence[Any]]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class SglFunction:
+class SglFunction(Compilable):
     """A program. Call it, or `run` it; `bind` fixes arguments.
 
     Every way to run takes, besides the program's own arguments, the options of reference section 2:
@@ -97,12 +101,34 @@ class SglFunction:
         options, own = split_options(kwargs, self._own_names)
         return interpreter.launch(self.func, *self._arguments(args, own), options)
 
+    def _as_program(self) -> AsProgram:
+        return SglFunction
+
+    def _checked_known(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return self.bind(**kwargs).bound_arguments
+
+    def _traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A run of this program by one that is being traced."""
+        options, own = split_options(kwargs, self._own_names)
+        if options.stream:
+            raise not_traceable("the program runs another with stream=True, which has no graph.")
+        given = {
+            entry.name: getattr(options, entry.name)
+            for entry in fields(options)
+            if entry.name in kwargs or entry.name in ("sampling", "logprobs")
+        }
+        tracer = active_tracer.get()
+        return tracer.run_program(self.func, self._arguments(args, own), given)
+
     def run(self, *args: Any, **kwargs: Any) -> ProgramState:
         """Runs the program and returns its state when the body has returned.
 
         Generation may go on then; reading the state waits. With `stream=True` the body runs in a
         thread and this returns at once. An error of the body is raised here.
         """
+        if active_tracer.get() is not None:
+            traced: ProgramState = self._traced(args, kwargs)
+            return traced
         return interpreter.run(self._launch(args, kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> ProgramState:
@@ -114,6 +140,9 @@ class SglFunction:
 
         An `async def` body runs on the caller's event loop, a `def` body on a thread.
         """
+        if active_tracer.get() is not None:
+            traced: ProgramState = self._traced(args, kwargs)
+            return traced
         return await interpreter.run_async(self._launch(args, kwargs))
 
     @overload
@@ -135,6 +164,7 @@ class SglFunction:
         generator_style: bool = False,
         on_error: str = "raise",
         on_result: OnResult | None = None,
+        start_order: Sequence[int] | None = None,
         **options: Any,
     ) -> list[ProgramState] | Generator[ProgramState, None, None]:
         """Runs the program on each item: a dict of arguments, or a list of them in order.
@@ -143,9 +173,16 @@ class SglFunction:
         iterator. At most `num_threads` items are at work at once. `on_error`: "raise" raises
         BatchError for the first failed item after all have ended; "return" returns its state,
         whose `error()` says why. `on_result(index, state)` is called as each item ends.
+        `start_order`: the items by number, in the order in which they are to start.
         """
         job = self._job(
-            batch_kwargs, options, num_threads, on_error, on_result, progress_bar=progress_bar
+            batch_kwargs,
+            options,
+            num_threads,
+            on_error,
+            on_result,
+            progress_bar=progress_bar,
+            start_order=start_order,
         )
         return iterate_batch(job) if generator_style else run_batch(job)
 
@@ -157,12 +194,19 @@ class SglFunction:
         progress_bar: bool = False,
         on_error: str = "raise",
         on_result: OnResult | None = None,
+        start_order: Sequence[int] | None = None,
         **options: Any,
     ) -> list[ProgramState]:
         """`run_batch` for async code; of async programs `num_threads` bounds the tasks."""
         return await arun_batch(
             self._job(
-                batch_kwargs, options, num_threads, on_error, on_result, progress_bar=progress_bar
+                batch_kwargs,
+                options,
+                num_threads,
+                on_error,
+                on_result,
+                progress_bar=progress_bar,
+                start_order=start_order,
             )
         )
 
@@ -223,7 +267,10 @@ class SglFunction:
         on_result: OnResult | None,
         *,
         progress_bar: bool,
+        start_order: Sequence[int] | None,
     ) -> BatchJob:
+        if active_tracer.get() is not None:
+            raise not_traceable("the program runs a batch, which has no graph; run its items.")
         self._checked_batch(batch)
         run_options, rest = split_options(options, frozenset())
         if rest:
@@ -241,6 +288,7 @@ class SglFunction:
             on_error,
             on_result,
             progress_bar,
+            None if start_order is None else tuple(start_order),
         )
 
     @staticmethod

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from espalier.lang.abstract import Abstract, SglDeferred, SglVariable
-from espalier.lang.ir import SglExpr, SglExprList, SglGen, SglSelect, SglVarScopeBegin
+from espalier.lang.ir import (
+    SglExpr,
+    SglExprList,
+    SglGen,
+    SglSelect,
+    SglVarScopeBegin,
+    SglVarScopeEnd,
+)
 from espalier.lang.location import SourceLine
 
 ROOT = 0  # the program's own state
@@ -148,6 +155,16 @@ class AskNode(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedNode(Node):
+    """What a pass has taken out; it keeps the numbers of the nodes after it."""
+
+    why: str
+
+    def __repr__(self) -> str:
+        return f"Dropped({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """A traced program.
 
@@ -157,6 +174,7 @@ class Graph:
         nodes: in the order of the program; what a node refers to comes before it.
         variables: of the program's own state at its end: name -> the value that a read gives.
         value: what the program returns; may hold abstract values.
+        defaults: values of arguments that need not be given.
         waits: true where each use of a variable waits for it before what comes next is submitted,
             as an interpreted program does.
         outputs: the variables that can be read afterwards; None: everything.
@@ -167,6 +185,7 @@ class Graph:
     nodes: tuple[Node, ...]
     variables: Mapping[str, Any]
     value: Any = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     waits: bool = True
     outputs: tuple[str, ...] | None = None
 
@@ -174,6 +193,19 @@ class Graph:
     def calls(self) -> tuple[AppendNode, ...]:
         """The nodes that call the model."""
         return tuple(n for n in self.nodes if isinstance(n, AppendNode) and n.is_call)
+
+    def scope_ends(self) -> dict[int, int]:
+        """The node that ends each var_scope, by the node that begins it."""
+        open_scopes: dict[int, list[int]] = {}
+        ends: dict[int, int] = {}
+        for index, node in enumerate(self.nodes):
+            if not isinstance(node, AppendNode):
+                continue
+            if isinstance(node.expr, SglVarScopeBegin):
+                open_scopes.setdefault(node.state, []).append(index)
+            elif isinstance(node.expr, SglVarScopeEnd):
+                ends[open_scopes[node.state].pop()] = index
+        return ends
 
     def __str__(self) -> str:
         lines = [f"{self.program}({', '.join(self.arguments)})"]
@@ -196,20 +228,23 @@ class Graph:
         return found
 
 
-def variables_in(value: object) -> Iterator[SglVariable]:
-    """Every variable that a value or an expression refers to."""
+def abstract_in(value: object) -> Iterator[Abstract]:
+    """Everything abstract in a value or an expression, in no particular order."""
     waiting = [value]
     while waiting:
         found = waiting.pop()
-        if isinstance(found, SglVariable):
+        if isinstance(found, Abstract):
             yield found
         elif isinstance(found, SglExprList):
             waiting += found.expr_list
         elif isinstance(found, SglDeferred):
-            waiting.append(dict(found.arguments))
+            waiting += found.arguments.values()
         elif isinstance(found, (list, tuple)):
             waiting += found
         elif isinstance(found, dict):
             waiting += found.values()
-        elif isinstance(found, Abstract):
-            continue
+
+
+def variables_in(value: object) -> Iterator[SglVariable]:
+    """Every variable that a value or an expression refers to."""
+    return (found for found in abstract_in(value) if isinstance(found, SglVariable))

@@ -10,7 +10,7 @@ from espalier.backends.base import Message
 from espalier.errors import ProgramError, RequestCancelledError, RoleError, UserInputError
 from espalier.lang import loop
 from espalier.lang.failure import Failure
-from espalier.lang.ops import EndOp, ExtendOp
+from espalier.lang.ops import EndOp, ExtendOp, LateExtendOp
 from espalier.lang.program import refuse_blocking
 from espalier.lang.promise import Promise
 from espalier.lang.reading import ask
@@ -60,22 +60,9 @@ class ProgramStateGroup(Generic[S]):
         return iter(self.states)
 
     def __iadd__(self, other: object) -> ProgramStateGroup[S]:
-        for state, item in zip(self.states, self._items(other), strict=True):
+        for state, item in zip(self.states, items_for(other, len(self.states)), strict=True):
             append(state.stream, item)
         return self
-
-    def _items(self, other: object) -> Sequence[object]:
-        if isinstance(other, (list, tuple)):
-            if len(other) != len(self.states):
-                raise UserInputError(
-                    f"a list of {len(other)} was appended to a group of {len(self.states)} forks; "
-                    "one item for each fork is allowed."
-                )
-            return other
-        if callable(other):
-            function: Callable[[int], object] = other
-            return [function(index) for index in range(len(self.states))]
-        return [other] * len(self.states)
 
     def join(self, mode: str = GATHER, on_error: str = "raise") -> None:
         """Waits for the forks and brings their results into the state that they came from.
@@ -97,10 +84,7 @@ class ProgramStateGroup(Generic[S]):
         await self._finish_join(mode, on_error)
 
     def _begin_join(self, mode: str, on_error: str) -> None:
-        if mode not in JOIN_MODES:
-            raise UserInputError(f"join mode is {mode!r}; {', '.join(JOIN_MODES)} are allowed.")
-        if on_error not in ("raise", "cancel"):
-            raise UserInputError(f"on_error is {on_error!r}; 'raise' or 'cancel' is allowed.")
+        check_join(mode, on_error)
         target = self.src_state.stream
         target.check_open()
         for index, state in enumerate(self.states):
@@ -120,17 +104,58 @@ class ProgramStateGroup(Generic[S]):
             state.stream.joined = True
 
     async def _finish_join(self, mode: str, on_error: str) -> None:
+        added = await self._ended(on_error)
+        streams, target = [state.stream for state in self.states], self.src_state.stream
+        if mode != CONCATENATE:
+            for name in self._new_names(streams, target):
+                target.variables.declare(Variable.set_to(name, *gathered(name, streams)))
+        if mode != GATHER:
+            target.enqueue([ExtendOp(*parts) for parts in added])
+
+    async def _ended(self, on_error: str) -> list[Added]:
         streams = [state.stream for state in self.states]
         asked = [ask(stream, added_text) for stream in streams]
         for stream in streams:
             stream.enqueue([EndOp()])
-        added = await self._results(asked, on_error)
-        target = self.src_state.stream
-        if mode != CONCATENATE:
-            for name in self._new_names(streams, target):
-                target.variables.declare(gathered(name, streams))
+        return await self._results(asked, on_error)
+
+    def join_later(self, mode: str = GATHER, on_error: str = "raise") -> Promise[list[Added]]:
+        """`join` that does not wait: what it brings is there when the promise is done.
+
+        The state may go on meanwhile; what is appended to it comes after the forks' text.
+        """
+        self._begin_join(mode, on_error)
+        streams, target = [state.stream for state in self.states], self.src_state.stream
+        done: Promise[list[Added]] = Promise()
+        names = self._new_names(streams, target) if mode != CONCATENATE else []
+        variables = [Variable(name, None) for name in names]
+        for variable in variables:
+            target.variables.declare(variable)
         if mode != GATHER:
-            target.enqueue([ExtendOp(*parts) for parts in added])
+            target.enqueue([LateExtendOp(done)])
+        loop.spawn(self._settle(on_error, variables, done))
+        return done
+
+    async def _settle(
+        self, on_error: str, variables: list[Variable], done: Promise[list[Added]]
+    ) -> None:
+        streams = [state.stream for state in self.states]
+        try:
+            added = await self._ended(on_error)
+            for variable in variables:
+                assert variable.name is not None
+                for found in of_each(variable.name, streams):
+                    if found is not None:  # it may itself be what a join will bring
+                        await found.ready().wait_async()
+                values, variable.meta = gathered(variable.name, streams)
+                variable.promise.resolve(values)
+        except Exception as error:
+            failed = error  # a name that outlives the handler
+            for variable in variables:
+                variable.fail(lambda: failed)
+            done.fail(lambda: failed)
+            return
+        done.resolve(added)
 
     async def _results(self, asked: list[Promise[Added]], on_error: str) -> list[Added]:
         async def result(index: int) -> Added:
@@ -165,6 +190,29 @@ class ProgramStateGroup(Generic[S]):
         return list(names)
 
 
+def check_join(mode: str, on_error: str) -> None:
+    """Raises UserInputError for a way to join that does not exist."""
+    if mode not in JOIN_MODES:
+        raise UserInputError(f"join mode is {mode!r}; {', '.join(JOIN_MODES)} are allowed.")
+    if on_error not in ("raise", "cancel"):
+        raise UserInputError(f"on_error is {on_error!r}; 'raise' or 'cancel' is allowed.")
+
+
+def items_for(other: object, size: int) -> Sequence[object]:
+    """What each of `size` forks gets of what was appended to their group."""
+    if isinstance(other, (list, tuple)):
+        if len(other) != size:
+            raise UserInputError(
+                f"a list of {len(other)} was appended to a group of {size} forks; "
+                "one item for each fork is allowed."
+            )
+        return other
+    if callable(other):
+        function: Callable[[int], object] = other
+        return [function(index) for index in range(size)]
+    return [other] * size
+
+
 def added_text(stream: Stream) -> Added:
     """What a fork has appended since it was made."""
     transcript = stream.transcript
@@ -174,15 +222,16 @@ def added_text(stream: Stream) -> Added:
     )
 
 
-def gathered(name: str, streams: Sequence[Stream]) -> Variable:
-    """A variable whose value lists that of each fork, None where there is none."""
-    values: list[Any] = []
-    metas: list[Any] = []
-    for stream in streams:
-        variable = stream.variables.get(name)
-        values.append(None if variable is None else variable.promise.result())
-        metas.append(None if variable is None else variable.meta)
-    return Variable.set_to(name, values, metas)
+def of_each(name: str, streams: Sequence[Stream]) -> list[Variable | None]:
+    """A variable in each fork, None where there is none."""
+    return [stream.variables.get(name) for stream in streams]
+
+
+def gathered(name: str, streams: Sequence[Stream]) -> tuple[list[Any], list[Any]]:
+    """The value and the meta_info of a variable in each fork, None where there is none."""
+    found = of_each(name, streams)
+    values = [None if variable is None else variable.promise.result() for variable in found]
+    return values, [None if variable is None else variable.meta for variable in found]
 
 
 def is_cancellation(error: BaseException) -> bool:

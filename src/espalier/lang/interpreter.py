@@ -128,7 +128,7 @@ def _body_quietly(start: Launch) -> None:
 
 
 @contextmanager
-def _running(start: Launch, *, is_async: bool) -> Iterator[None]:
+def running(start: Launch, *, is_async: bool) -> Iterator[None]:
     """What surrounds each body: the current program, and the end of it, however it ends."""
     tokens: list[tuple[contextvars.ContextVar[Any], contextvars.Token[Any]]] = [
         (current_program, current_program.set(start.program))
@@ -157,14 +157,14 @@ def _end(start: Launch) -> None:
 
 def run_body(start: Launch) -> None:
     """Runs a `def` body in this thread."""
-    with _running(start, is_async=False):
+    with running(start, is_async=False):
         start.program.ret_value = start.body()
         _print_verbose(start)
 
 
 async def run_body_async(start: Launch) -> None:
     """Runs an `async def` body on this loop."""
-    with _running(start, is_async=True):
+    with running(start, is_async=True):
         start.program.ret_value = await start.body()
     if global_config.verbosity >= 2:
         print(await start.state.atext())

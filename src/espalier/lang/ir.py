@@ -143,6 +143,14 @@ class SglVarScopeEnd(SglExpr):
         return f"VarScopeEnd({self.name!r})"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SglPromised(SglExpr):
+    """Text that another operation will set; `items` picks from lists. Made where graphs run."""
+
+    variable: Any
+    items: tuple[int, ...] = ()
+
+
 def parts_of(expr: SglExpr) -> tuple[SglExpr, ...]:
     """The expressions of a list, or the one expression."""
     return expr.expr_list if isinstance(expr, SglExprList) else (expr,)

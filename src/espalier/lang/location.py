@@ -23,12 +23,16 @@ class SourceLine(NamedTuple):
 _RUNNERS = ("threading", "asyncio", "concurrent")
 
 
+def is_own_module(name: str) -> bool:
+    """True for the name of a module of Espalier itself."""
+    return name == _PACKAGE or name.startswith(_INSIDE)
+
+
 def call_site() -> SourceLine | None:
     """The nearest line of the stack that is not Espalier's own; None where there is none."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module != _PACKAGE and not module.startswith(_INSIDE):
+        if not is_own_module(frame.f_globals.get("__name__", "")):
             break
         frame = frame.f_back
     if frame.f_globals.get("__name__", "").partition(".")[0] in _RUNNERS:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from espalier.backends.base import Message
+from espalier.errors import ProgramError
 from espalier.lang.failure import Failure
+from espalier.lang.ir import SglConstantText, SglExpr, as_expr
 from espalier.lang.location import SourceLine
 from espalier.lang.promise import Promise
 from espalier.lang.stream import ForkPoint, Stream
@@ -14,6 +16,21 @@ from espalier.lang.variables import Scope
 from espalier.types import Segment
 
 T = TypeVar("T")
+
+
+class Awaited(Protocol):
+    """A value that is still to come, such as a variable."""
+
+    def ready(self) -> Promise[Any]:
+        """The promise of the value, with whatever will set it told to go on."""
+        ...
+
+
+def picked(value: Any, items: Sequence[int]) -> Any:
+    """The part of nested lists that `items` leads to."""
+    for index in items:
+        value = value[index]
+    return value
 
 
 class QuietOp:
@@ -120,16 +137,17 @@ class AskOp(Generic[T]):
 class ForkOp(QuietOp):
     """Marks where forks start."""
 
-    __slots__ = ("point", "size")
+    __slots__ = ("point", "shared", "size")
     wakes = True
 
-    def __init__(self, point: ForkPoint, size: int) -> None:
+    def __init__(self, point: ForkPoint, size: int, shared: Sequence[SglExpr] = ()) -> None:
         self.point = point
         self.size = size
+        self.shared = tuple(shared)  # constants and roles that each fork is known to begin with
 
     def run(self, stream: Stream) -> None:
         """Hands the forks their start."""
-        self.point.resolve(stream.snapshot(self.size))
+        self.point.resolve(stream.snapshot(self.size, self.shared))
 
     def abandon(self, failure: Failure) -> None:
         """The forks fail as their parent did."""
@@ -179,6 +197,40 @@ class ExtendOp(QuietOp):
     def run(self, stream: Stream) -> None:
         """Appends it."""
         stream.append_text(stream.transcript.extend(self.segments, self.messages))
+
+
+class LateExtendOp(QuietOp):
+    """Appends what forks that are being joined have added, once they have."""
+
+    __slots__ = ("added",)
+    wakes = True
+
+    def __init__(self, added: Promise[list[tuple[Sequence[Segment], Sequence[Message]]]]) -> None:
+        self.added = added
+
+    async def run(self, stream: Stream) -> None:
+        """Waits and appends."""
+        for segments, messages in await self.added.wait_async():
+            stream.append_text(stream.transcript.extend(segments, messages))
+
+
+class PromisedTextOp(QuietOp):
+    """Appends a value that is still to come; `items` picks from lists."""
+
+    __slots__ = ("items", "variable")
+
+    def __init__(self, variable: Awaited, items: tuple[int, ...]) -> None:
+        self.variable = variable
+        self.items = items
+
+    async def run(self, stream: Stream) -> None:
+        """Waits and appends."""
+        value = picked(await self.variable.ready().wait_async(), self.items)
+        text = as_expr(value)
+        if not isinstance(text, SglConstantText):
+            raise ProgramError(f"{text!r} is a value and was appended; text alone can be.")
+        stream.transcript.add_constant(text.value)
+        stream.append_text(text.value)
 
 
 class EndOp(QuietOp):

@@ -19,6 +19,7 @@ SAMPLING_NAMES: dict[str, str] = {
     "n": "n",
     "stop": "stop",
     "stop_token_ids": "stop_token_ids",
+    "stop_regex": "stop_regex",
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
@@ -91,8 +92,17 @@ def split_options(
         else:
             rest[name] = value
     if sampling or "seed" in control:
-        SamplingParams(**{**sampling, "sampling_seed": control.get("seed")})  # raises SamplingError
+        _checked(SamplingParams(**{**sampling, "sampling_seed": control.get("seed")}))
     return RunOptions(sampling=sampling, logprobs=logprobs, **control), rest
+
+
+def _checked(sampling: SamplingParams) -> SamplingParams:
+    """The parameters, whose expressions can be used; raises SamplingError."""
+    if sampling.stop_regex:
+        from espalier.constrain.stop_regex import check_stop_regex
+
+        check_stop_regex(sampling.stop_regex)
+    return sampling
 
 
 def _keep(values: dict[str, Any], name: str, value: Any) -> None:
@@ -110,7 +120,7 @@ def resolve_sampling(
 
     `is_number`: it is to be an int or a float, which ends at a space or at the end of a line.
     """
-    own = SamplingParams(**{**defaults, **given})
+    own = _checked(SamplingParams(**{**defaults, **given}))
     added = (*template_stop, *(NUMBER_STOPS if is_number else ()))
     more = [item for item in added if item not in own.stop]
     return replace(own, stop=(*own.stop, *more)) if more else own

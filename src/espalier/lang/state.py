@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, overload
 
@@ -11,6 +11,7 @@ from espalier.errors import UnsupportedError, UserInputError
 from espalier.lang import iterate
 from espalier.lang.failure import Failure
 from espalier.lang.group import GATHER, ProgramStateGroup
+from espalier.lang.ir import SglExpr
 from espalier.lang.ops import AdoptOp, ForkOp
 from espalier.lang.promise import Promise
 from espalier.lang.reading import Reader
@@ -190,9 +191,13 @@ class ProgramState(Writer):
             )
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_FORKS:
             raise UserInputError(f"fork size is {size!r}; 0 to {MAX_FORKS} is allowed.")
+        return self.fork_sharing(size, ())
+
+    def fork_sharing(self, size: int, shared: Sequence[SglExpr]) -> ProgramStateGroup[ProgramState]:
+        """`fork`, where each child is known to begin with these constants and roles."""
         self._writable().check_open()
         point: Promise[Any] = Promise()
-        self.stream.enqueue([ForkOp(point, size)])
+        self.stream.enqueue([ForkOp(point, size, shared)])
         streams = self.stream.fork(point, size, AdoptOp)
         return ProgramStateGroup([ProgramState(stream) for stream in streams], self)
 

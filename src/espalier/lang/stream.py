@@ -19,10 +19,11 @@ from espalier.errors import ProgramError
 from espalier.lang import loop
 from espalier.lang.failure import Failure
 from espalier.lang.feed import Feed
+from espalier.lang.ir import SglExpr
 from espalier.lang.prefix import SharedPrefix
 from espalier.lang.program import ActiveStream, Program, call_slots
 from espalier.lang.promise import Promise
-from espalier.lang.transcript import Transcript
+from espalier.lang.transcript import Transcript, extended
 from espalier.lang.usage import UsageNode
 from espalier.lang.variables import Scope, Variable, Variables
 
@@ -118,7 +119,8 @@ class Stream(ActiveStream):
             self.open_role = parent.open_role
             self.outer_scopes = parent.outer_scopes.union(scope.variable for scope in parent.scopes)
         self._prefix: SharedPrefix | None = None  # to wait for before the next call
-        self._shared: tuple[int, SharedPrefix] | None = None  # of the last fork, and its segments
+        # Of the last fork: its segments, what its children begin with, and their common prompt.
+        self._shared: tuple[int, tuple[SglExpr, ...], SharedPrefix] | None = None
         self._ops: deque[Op] = deque()
         self._lock = threading.Lock()
         self._scheduled = self._waiting = False
@@ -240,17 +242,27 @@ class Stream(ActiveStream):
         if self.feed is not None:
             self.feed.push(text)
 
-    def snapshot(self, size: int) -> Snapshot:
-        """What forks start from; `size` > 1 has their common prompt computed once, in time."""
+    def snapshot(self, size: int, shared: tuple[SglExpr, ...] = ()) -> Snapshot:
+        """What forks start from; `size` > 1 has their common prompt computed once, in time.
+
+        `shared` is what each of them is known to begin with: it belongs to the common prompt.
+        """
         num_segments = len(self.transcript.segments)
         prefix, num_cached = self._prefix, self.num_cached_segments
-        if size > 1 and num_segments > num_cached:
-            if self._shared is None or self._shared[0] != num_segments:
-                prompt = self.transcript.prompt()
-                shared = SharedPrefix(self.program, prompt, self._prefix)
-                self._shared = (num_segments, shared)
-            num_cached, prefix = self._shared
+        if size > 1 and (shared or num_segments > num_cached):
+            if self._shared is None or self._shared[:2] != (num_segments, shared):
+                prompt = extended(self.transcript, shared, self.program.role_template)
+                self._shared = (
+                    num_segments,
+                    shared,
+                    SharedPrefix(self.program, prompt, self._prefix),
+                )
+            num_cached, _, prefix = self._shared
         return Snapshot(self.transcript.copy(), prefix, num_cached)
+
+    def begin_after(self, prefix: SharedPrefix) -> None:
+        """Has the first call wait for a prompt that is known to begin this one."""
+        self._prefix = prefix
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Starts from a fork point."""

@@ -13,6 +13,7 @@ from espalier.lang.ir import (
     SglConstantText,
     SglExpr,
     SglGen,
+    SglPromised,
     SglRoleBegin,
     SglRoleEnd,
     SglSelect,
@@ -22,7 +23,7 @@ from espalier.lang.ir import (
     parts_of,
 )
 from espalier.lang.location import call_site
-from espalier.lang.ops import AskOp, RoleOp, ScopeOp, TextOp
+from espalier.lang.ops import AskOp, PromisedTextOp, RoleOp, ScopeOp, TextOp
 from espalier.lang.options import resolve_logprobs, resolve_sampling
 from espalier.lang.program import refuse_blocking
 from espalier.lang.stream import Op, Stream
@@ -74,6 +75,8 @@ def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
             draft.ops.append(SelectOp(variable, stream.next_call_key(), part))
         case SglRoleBegin() | SglRoleEnd():
             _change_role(stream, draft, part)
+        case SglPromised():
+            draft.ops.append(PromisedTextOp(part.variable, part.items))
         case SglVarScopeBegin():
             scope = Scope(_declare(stream, draft, part.name, 1))
             draft.scopes.append(scope)

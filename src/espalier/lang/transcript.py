@@ -5,10 +5,11 @@ Used on the loop's thread only. It must not know queues, variables or backends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from espalier.backends.base import Message, RoleTemplate
 from espalier.errors import RoleError
+from espalier.lang.ir import SglConstantText, SglExpr, SglRoleBegin, SglRoleEnd
 from espalier.types import Prompt, Segment, TextSegment, TokenSegment
 
 
@@ -78,3 +79,21 @@ class Transcript:
         self.segments.extend(segments)
         self.messages.extend(dict(message) for message in messages)
         return "".join(segment.text for segment in segments)
+
+
+def extended(
+    transcript: Transcript, exprs: Sequence[SglExpr], role_template: Callable[[], RoleTemplate]
+) -> Prompt:
+    """The prompt with constants and roles appended; the transcript stays as it is."""
+    twin = transcript.copy()
+    for expr in exprs:
+        match expr:
+            case SglConstantText():
+                twin.add_constant(expr.value)
+            case SglRoleBegin():
+                twin.begin_role(expr.role, role_template())
+            case SglRoleEnd():
+                twin.end_role(expr.role, role_template())
+            case _:
+                raise AssertionError(f"{expr!r} is no constant")
+    return twin.prompt()

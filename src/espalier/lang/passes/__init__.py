@@ -1,0 +1,1 @@
+"""Compiler passes: each takes a graph and gives one that means the same, and says why it does."""
