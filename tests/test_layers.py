@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     | LEAVES,
     "lang": {"backends.base", "constrain", "report", "plan"} | LEAVES,
     "runtime": {"backends", "backends.base", "engine", "loaders", "tokenizer", "exec"} | LEAVES,
-    "cli": {"runtime", "lang", "report", "backends.base", "loaders", "models", "tokenizer", "exec"}
+    "cli": {"runtime", "lang", "plan", "report", "backends.base", "loaders", "models", "tokenizer", "exec"}
     | LEAVES,
 }
 

@@ -18,12 +18,13 @@ from espalier.backends.base import (
     Sample,
     ScoreCall,
 )
-from espalier.backends.prompt_ids import Ids, PromptEncoder
+from espalier.backends.prompt_ids import Ids
 from espalier.backends.scoring import num_scored_tokens, plan_scoring
 from espalier.engine.options import EngineOptions
 from espalier.engine.validation import check_size
 from espalier.errors import ChatTemplateError, EngineClosedError, PromptError, UserInputError
 from espalier.plan.answers import Answers, PlannedAnswer
+from espalier.plan.line_encoder import LineEncoder
 from espalier.plan.prefix_tree import PrefixNode, mark_generated, mark_prompt
 from espalier.plan.request_log import (
     GenerateRecord,
@@ -63,7 +64,7 @@ class PlanBackend:
         self._template = template
         self._options = options
         self._answers = answers
-        self._encoder = PromptEncoder(tokenizer, options.context_length)
+        self._encoder = LineEncoder(tokenizer, options.context_length)
         self._lock = threading.Lock()
         self._is_closed = False
 

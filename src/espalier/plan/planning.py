@@ -109,6 +109,12 @@ class Planning:
 
     def _check_names(self, known: set[str | None]) -> None:
         assumptions = self._turns.assumptions
+        unread = sorted(name for name in assumptions.lengths if name not in self._turns.used)
+        if unread and known.issuperset(unread):
+            raise UserInputError(
+                f"an output length is stated for {', '.join(map(repr, unread))}, which is a "
+                "selection and generates nothing; state its choice by assume."
+            )
         unknown = sorted(assumptions.names - known - self._turns.used)
         if unknown:
             names = ", ".join(sorted(name for name in known if name is not None)) or "none"
