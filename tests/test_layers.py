@@ -28,12 +28,29 @@ ALLOWED: dict[str, set[str]] = {
     "backends.base": LEAVES,
     "backends": {"backends.base", "engine", "constrain", "loaders", "tokenizer", "exec"} | LEAVES,
     "plan": {
-        "backends", "backends.base", "engine", "constrain", "loaders", "tokenizer", "exec", "report",
+        "backends",
+        "backends.base",
+        "engine",
+        "constrain",
+        "loaders",
+        "tokenizer",
+        "exec",
+        "report",
     }
     | LEAVES,
     "lang": {"backends.base", "constrain", "report", "plan"} | LEAVES,
     "runtime": {"backends", "backends.base", "engine", "loaders", "tokenizer", "exec"} | LEAVES,
-    "cli": {"runtime", "lang", "plan", "report", "backends.base", "loaders", "models", "tokenizer", "exec"}
+    "cli": {
+        "runtime",
+        "lang",
+        "plan",
+        "report",
+        "backends.base",
+        "loaders",
+        "models",
+        "tokenizer",
+        "exec",
+    }
     | LEAVES,
 }
 

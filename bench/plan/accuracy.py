@@ -98,7 +98,9 @@ def compare(case: Case, engine: espalier.Engine, model: str | Path | None) -> Ro
     espalier.set_default_backend(engine)
     try:
         program: SglFunction = getattr(module, case.program)
-        items = [item if isinstance(item, (list, tuple)) else (item,) for item in case.items(module)]
+        items = [
+            item if isinstance(item, (list, tuple)) else (item,) for item in case.items(module)
+        ]
         if case.example == "multi_turn":
             items = [(module.QUESTIONS,)]
     finally:

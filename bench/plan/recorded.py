@@ -71,9 +71,7 @@ class RecordingBackend:
 
     async def score(self, call: ScoreCall) -> ChoiceScores:
         scores = await self._inner.score(call)
-        means = [
-            mean_logprob([entry.as_wire() for entry in row]) for row in scores.token_logprobs
-        ]
+        means = [mean_logprob([entry.as_wire() for entry in row]) for row in scores.token_logprobs]
         self.recorded.choices[_name(call.site)].append(call.choices[means.index(max(means))])
         return scores
 

@@ -51,9 +51,7 @@ LengthOption = Annotated[
 ]
 AssumeOption = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=TEXT", help="Answer of a variable; repeated for a name: in turn."
-    ),
+    typer.Option(metavar="NAME=TEXT", help="Answer of a variable; repeated for a name: in turn."),
 ]
 PricesOption = Annotated[
     Path | None,

@@ -86,9 +86,7 @@ def _rows(request: PlanRequest, program: SglFunction) -> list[PlanRow]:
     broken = [row for row in found if row.error is not None]
     if broken and request.on_error == "raise":
         more = f" ({len(broken)} rows are broken in all)" if len(broken) > 1 else ""
-        raise UserInputError(
-            f"{broken[0].error}{more} --on-error return plans the other rows."
-        )
+        raise UserInputError(f"{broken[0].error}{more} --on-error return plans the other rows.")
     return [_plan_row(row, program) for row in found]
 
 

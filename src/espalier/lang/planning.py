@@ -127,9 +127,7 @@ def _message(number: int, error: BaseException, read_names: set[str]) -> str:
         if names
         else ""
     )
-    return (
-        f"row {number} cannot be planned: {type(error).__name__}: {shown_error(error)}{hint}"
-    )
+    return f"row {number} cannot be planned: {type(error).__name__}: {shown_error(error)}{hint}"
 
 
 def shown_error(error: BaseException) -> str:

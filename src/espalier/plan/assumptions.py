@@ -52,7 +52,7 @@ class Assumptions:
                 else:
                     lengths[_name("output_tokens", name)] = numbers
         elif output_tokens is not None:
-            default = _length("output_tokens", output_tokens)
+            default = _length("*", output_tokens)
         if assume is not None and not isinstance(assume, Mapping):
             raise UserInputError(
                 f"assume is {shown(assume)}; a dict from a variable's name to its text, or to a "
@@ -86,12 +86,10 @@ def _listed(name: Any, value: Any) -> Sequence[Any]:
 
 
 def _length(name: Any, value: Any) -> int:
-    number = whole_number(f"the output length of {shown(name)}", value, UserInputError)
+    what = "the output length" if name == "*" else f"the output length of {shown(name)}"
+    number = whole_number(what, value, UserInputError)
     if not 0 <= number <= MAX_STATED_TOKENS:
-        raise UserInputError(
-            f"the output length of {shown(name)} is {number}; 0 to {MAX_STATED_TOKENS:,} tokens "
-            "are allowed."
-        )
+        raise UserInputError(f"{what} is {number}; 0 to {MAX_STATED_TOKENS:,} tokens are allowed.")
     return number
 
 

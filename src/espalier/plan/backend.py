@@ -88,9 +88,7 @@ class PlanBackend:
         samples = tuple(_sample(answer, usage, call.sampling) for answer in answers)
         return GenerateResult(samples, usage)
 
-    def _note_generation(
-        self, call: GenerateCall, ids: Ids, answers: list[PlannedAnswer]
-    ) -> int:
+    def _note_generation(self, call: GenerateCall, ids: Ids, answers: list[PlannedAnswer]) -> int:
         """Puts a generation into the tree; returns how much of its prompt was there."""
         tree = self.log.tree
         prompt, num_known = tree.insert(ids)

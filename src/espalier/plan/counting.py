@@ -84,8 +84,10 @@ def count(log: RequestLog, capacity: int | None) -> Counts:
         if isinstance(record, PrefillRecord):
             in_advance += record.prompt.end - cache.serve(record.prompt, record.prompt.end - 1)
             continue
-        found = _generated(cache, record) if isinstance(record, GenerateRecord) else _scored(
-            cache, record
+        found = (
+            _generated(cache, record)
+            if isinstance(record, GenerateRecord)
+            else _scored(cache, record)
         )
         moved = min(in_advance, found.cached_tokens)
         in_advance -= moved

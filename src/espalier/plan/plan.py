@@ -15,6 +15,7 @@ from espalier.errors import UserInputError
 from espalier.plan.counting import Counts, PartCounts
 from espalier.plan.prefix_tree import PrefixTree
 from espalier.plan.prices import PriceTable
+from espalier.plan.request_log import Record
 from espalier.tokenizer.tokenizer import Tokenizer
 
 
@@ -57,7 +58,7 @@ class Plan:
         distinct_tokens: prompt tokens in the tree of all prompts, each place once (paper 4.4).
         needed_tokens: those of them that no output holds: the least that can be computed.
         num_evicted: tokens that the cache gave up.
-        tree, counts, tokenizer: what the report draws.
+        tree, records, counts, tokenizer: what the report draws.
     """
 
     program: str
@@ -73,6 +74,7 @@ class Plan:
     num_evicted: int
     prices: PriceTable
     tree: PrefixTree
+    records: Sequence[Record]
     counts: Counts
     tokenizer: Tokenizer
 

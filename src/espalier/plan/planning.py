@@ -97,6 +97,7 @@ class Planning:
             counts.num_evicted,
             prices,
             log.tree,
+            log.records,
             counts,
             self.model.tokenizer,
         )

@@ -28,7 +28,9 @@ def plan_text(plan: Plan) -> str:
 def _title(plan: Plan) -> list[str]:
     size = "unlimited" if plan.cache_tokens is None else f"{plan.cache_tokens:,} tokens"
     rows = "1 row" if plan.rows == 1 else f"{plan.rows:,} rows"
-    return [f"Plan of {plan.program} on {plan.model}: {rows}, cache {size}, nothing was run"]
+    return _wrapped(
+        [f"Plan of {plan.program} on {plan.model}: {rows}, cache {size}; no model was run."]
+    )
 
 
 def _table(plan: Plan) -> list[str]:
@@ -56,8 +58,10 @@ def _part_name(part: PartPlan, files: set[str]) -> str:
     if not part.place:
         return part.name
     file, _, line = part.place.rpartition(":")
-    return f"{_cut(part.name, 20)} ({file}:{line})" if len(files) > 1 else (
-        f"{_cut(part.name, 20)} (line {line})"
+    return (
+        f"{_cut(part.name, 20)} ({file}:{line})"
+        if len(files) > 1
+        else (f"{_cut(part.name, 20)} (line {line})")
     )
 
 
@@ -95,7 +99,7 @@ def _sharing(plan: Plan) -> list[str]:
         f"Hit rate {total.hit_rate:.1%}; no order and no cache has more than "
         f"{plan.optimal_hit_rate:.1%}.",
         f"The tree of all prompts has {plan.distinct_tokens:,} tokens; "
-        f"{plan.distinct_tokens - plan.needed_tokens:,} of them are outputs kept.",
+        f"{plan.distinct_tokens - plan.needed_tokens:,} of them are there as outputs already.",
     ]
     if plan.num_evicted:
         lines.append(
@@ -126,8 +130,8 @@ def _assumed(plan: Plan) -> list[str]:
     for part in plan.parts:
         by_kind.setdefault(part.assumed, []).append(part.name)
     lines = []
-    for kind, names in by_kind.items():
-        names = list(dict.fromkeys(names))
+    for kind, given in by_kind.items():
+        names = list(dict.fromkeys(given))
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         lines.append(f"Assumed: {kind} for {', '.join(names[:8])}{more}.")
     read = plan.read_names
