@@ -5,6 +5,7 @@ EspalierError
     SamplingError                    a sampling parameter out of range or in conflict with another
     PromptError                      an empty or over-long prompt, an id outside the vocabulary
     UnsupportedError                 known, and not offered by this backend, model or version
+      MissingBackendError            (ImportError) a backend of the reference that is not there yet
     ModelFileError                   a model file that is missing, broken or of an unknown kind
     ModelNotFoundError               a model name that leads nowhere
     DownloadError                    a download that failed or is not what was expected
@@ -55,6 +56,10 @@ class PromptError(UserInputError):
 
 class UnsupportedError(UserInputError):
     """Something known that this backend, model or version does not offer."""
+
+
+class MissingBackendError(UnsupportedError, ImportError):
+    """A backend that the reference has and that is not there yet was imported."""
 
 
 class ModelFileError(UserInputError):

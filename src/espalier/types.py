@@ -111,8 +111,10 @@ class Usage:
 
     `prompt_tokens = cached_tokens + computed_tokens`; `forced_tokens` are those of the generated
     ones that a constraint decided, without a choice by the model.
-    Times are seconds; `ttft_s` is None until a first token exists, and the sum keeps the mean
-    through `ttft_count`.
+    Times are seconds. `ttft_s` and `queue_s` are means, None where no backend told of any. A call's
+    `wall_s` is what it took; the `wall_s` of several goes from the first start to the last end,
+    and `call_sum_s` counts calls that ran side by side each. Start and end are readings of
+    `time.perf_counter`; times of calls are not compared by `==`.
     """
 
     calls: int = 0
@@ -123,11 +125,27 @@ class Usage:
     generated_tokens: int = 0
     ttft_sum_s: float = 0.0
     ttft_count: int = 0
+    queue_sum_s: float = field(default=0.0, compare=False)  # before a backend began with it
+    queue_count: int = field(default=0, compare=False)
+    call_sum_s: float = field(default=0.0, compare=False)
+    started_at_s: float | None = field(default=None, compare=False)  # of the first call
+    ended_at_s: float | None = field(default=None, compare=False)  # of the last call
 
     def add(self, other: Usage) -> None:
-        """Adds the counts of `other` to this one."""
-        for entry in fields(self):
-            setattr(self, entry.name, getattr(self, entry.name) + getattr(other, entry.name))
+        """Adds the counts of `other` to this one; the span from start to end grows around both."""
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        if other.started_at_s is not None:
+            own = self.started_at_s
+            self.started_at_s = other.started_at_s if own is None else min(own, other.started_at_s)
+        if other.ended_at_s is not None:
+            own = self.ended_at_s
+            self.ended_at_s = other.ended_at_s if own is None else max(own, other.ended_at_s)
+
+    def took(self, started_at_s: float, ended_at_s: float) -> None:
+        """Notes when the one call that this counts began and ended."""
+        self.started_at_s, self.ended_at_s = started_at_s, ended_at_s
+        self.call_sum_s = ended_at_s - started_at_s
 
     @property
     def hit_rate(self) -> float:
@@ -138,6 +156,23 @@ class Usage:
     def ttft_s(self) -> float | None:
         """Mean time to first token in seconds, or None."""
         return self.ttft_sum_s / self.ttft_count if self.ttft_count else None
+
+    @property
+    def queue_s(self) -> float | None:
+        """Mean time that calls waited in the backend before work on them began, or None."""
+        return self.queue_sum_s / self.queue_count if self.queue_count else None
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds from the start of the first call to the end of the last one; 0 without any."""
+        if self.started_at_s is None or self.ended_at_s is None:
+            return 0.0
+        return self.ended_at_s - self.started_at_s
+
+
+_SUMMED = tuple(
+    entry.name for entry in fields(Usage) if entry.name not in ("started_at_s", "ended_at_s")
+)
 
 
 def _as_tuple(name: str, value: Any, kind: type, what: str) -> tuple[Any, ...]:

@@ -202,16 +202,18 @@ def test_after_shutdown_calls_raise(backend: LocalBackend) -> None:
 
 def test_a_model_without_template_says_so_where_roles_are_used() -> None:
     backend = LocalBackend(
-        toy_engine(), toy_tokenizer(), template=ChatTemplateError("no template"), model_name="toy"
+        toy_engine(), toy_tokenizer(), template=ChatTemplateError("no template"), model_name="bare"
     )
 
     @function
     def program(s: ProgramState) -> None:
-        with pytest.raises(ChatTemplateError, match="no template"):
+        with pytest.warns(UserWarning, match="for the model 'bare': no template"):
             s += user("a")
         s += "d" + gen("x", max_tokens=2)
 
-    program.run(backend=backend).sync()
+    with pytest.raises(ChatTemplateError, match="no template"):
+        backend.role_template()
+    assert program.run(backend=backend).text().startswith("USER:a\nd")
     backend.shutdown()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from espalier.cli.report import (
-    check_report_path,
+    check_output_path,
     make_report,
     print_report,
     report_lines,
@@ -82,10 +82,10 @@ def test_report_is_written_as_json(tmp_path: Path) -> None:
 
 
 def test_report_path_is_checked_before_the_run(tmp_path: Path) -> None:
-    check_report_path(None)
-    check_report_path(tmp_path / "r.json")
+    check_output_path("--report", None)
+    check_output_path("--report", tmp_path / "r.json")
     for path in (tmp_path, tmp_path / "no" / "r.json"):
         with pytest.raises(UserInputError, match="cannot be written"):
-            check_report_path(path)
+            check_output_path("--report", path)
         with pytest.raises(UserInputError, match="cannot be written"):
             write_report(make_report(0, Usage(), 0.0, []), path)

@@ -197,6 +197,24 @@ def test_forced_tokens_take_one_step_together_and_one_by_one_without_jumps() -> 
     assert steps[False] >= steps[True] + 4
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(REGEXES), st.integers(0, 10_000), st.integers(1, 40))
+def test_forced_spans_say_which_tokens_were_forced(pattern: str, seed: int, most: int) -> None:
+    found = {}
+    for jumps in (True, False):
+        core = make_core(jump_forward=jumps)
+        core.add_request(
+            constrained("x", [1], pattern, temperature=1.0, seed=seed, max_new_tokens=most)
+        )
+        found[jumps] = output(run_to_end(core), "x")
+        spans = found[jumps].forced_spans
+        edges = [edge for span in spans for edge in span]
+        assert edges == sorted(edges)
+        assert all(0 <= start < end <= len(found[jumps].output_ids) for start, end in spans)
+        assert sum(end - start for start, end in spans) == found[jumps].forced_tokens
+    assert found[True].forced_spans == found[False].forced_spans
+
+
 def test_an_output_that_is_all_forced_needs_its_prompt_only() -> None:
     core = make_core()
     core.add_request(constrained("x", [1, 2, 3], "abcdabcd"))

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from espalier.backends.scripted import ScriptedBackend
+from espalier.backends.base import Backend
 from espalier.lang.function import function
 from espalier.lang.state import ProgramState
 
 
-def run(*parts: Any, backend: ScriptedBackend, **options: Any) -> ProgramState:
+def run(*parts: Any, backend: Backend, **options: Any) -> ProgramState:
     """Runs a program that appends some parts."""
 
     @function

@@ -33,10 +33,9 @@ def page_runner(capsys: pytest.CaptureFixture[str], update_expected: bool) -> Pa
 def run_page(name: str, capsys: pytest.CaptureFixture[str], *, update: bool) -> dict[str, Any]:
     """Runs the blocks in one namespace and compares what each prints with what the page shows.
 
-    With `update`, the page gets what is printed.
+    With `update`, the page gets what is printed. The default backend is the caller's.
     """
     page = DOCS / name
-    espalier.set_default_backend(espalier.ScriptedBackend(answer))
     namespace: dict[str, Any] = {"__name__": "page", "__file__": str(page)}
     text = page.read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
@@ -63,20 +62,32 @@ def run_block(
     return block.start(2), block.end(2), block[2], printed
 
 
-def test_the_blocks_of_the_page_about_the_language_run(page_runner: PageRunner) -> None:
-    namespace = page_runner("language.md")
-    namespace["ask"](Answering())
+def test_the_page_about_the_language_shows_what_the_default_model_answers(
+    page_runner: PageRunner, smollm2_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with espalier.Engine(smollm2_path, max_total_tokens=4096) as engine:
+        espalier.set_default_backend(engine)
+        namespace = page_runner("language.md")
+        namespace["ask"](engine)
+    assert capsys.readouterr().out.count("\n") >= 8
 
 
 def test_the_blocks_of_the_page_about_the_compiler_print_what_it_shows(
     page_runner: PageRunner,
 ) -> None:
+    espalier.set_default_backend(espalier.ScriptedBackend(answer))
     page_runner("compiler.md")
 
 
-class Answering:
-    """Stands for an Engine in the page's last block."""
-
-    def generate(self, prompt: str, params: dict[str, Any], stream: bool = False) -> Any:
-        answer = {"text": prompt, "meta_info": {"cached_tokens": 0}}
-        return [answer] if stream else answer
+def test_seeing_a_run_draws_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "seeing-a-run.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    exec(compile(block, "seeing-a-run.md", "exec"), namespace)
+    assert capsys.readouterr().out == "2 runs\n"
+    assert namespace["state"]["tip"] == [" drink it hot."] * 2
+    for name, bars in (("run.html", 4), ("batch.html", 8)):
+        assert (tmp_path / name).read_text(encoding="utf-8").count('class="bar"') == bars

@@ -93,8 +93,6 @@ def test_unknown_arguments_raise_type_error_and_run_nothing() -> None:
         asks.run(backend=backend)
     with pytest.raises(TypeError, match="images"):
         gen("x", images=[])  # type: ignore[call-arg]
-    with pytest.raises(TypeError):
-        function(num_api_spec_tokens=3)  # type: ignore[call-overload]
     assert not backend.calls
 
 
@@ -225,7 +223,7 @@ def test_verbosity_2_prints_the_text(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_an_unknown_setting_raises() -> None:
     with pytest.raises(AttributeError):
-        global_config.enable_parallel_encoding = True  # type: ignore[attr-defined]
+        global_config.enable_jumps = True  # type: ignore[attr-defined]
 
 
 def test_a_def_program_uses_no_thread_of_its_own() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from espalier.backends.base import Message
 from espalier.backends.scripted import ScriptedBackend
-from espalier.errors import ChatTemplateError, ProgramError, RoleError, UserInputError
+from espalier.errors import ChatTemplateError, ProgramError, UserInputError
 from espalier.lang.api import (
     assistant,
     assistant_begin,
@@ -116,64 +116,6 @@ def test_messages_leave_out_the_open_role() -> None:
         s += user("q") + assistant_begin() + "so far"
 
     assert len(program.run(backend=ScriptedBackend()).messages()) == 1
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: user(user("x")),
-        lambda: assistant_begin() + system("x"),
-        user_end,
-        lambda: user_begin() + assistant_end(),
-    ],
-)
-def test_t42_role_misuse_raises_where_it_is_written_and_appends_nothing(wrong: Any) -> None:
-    @function
-    def program(s: ProgramState) -> None:
-        with pytest.raises(RoleError):
-            s += wrong()
-        s += user("fine")
-
-    assert program.run(backend=ScriptedBackend()).text() == "USER:fine\n"
-
-
-def test_t42_a_role_that_is_opened_twice_by_methods_raises_at_once() -> None:
-    @function
-    def program(s: ProgramState) -> None:
-        s.user_begin()
-        with pytest.raises(RoleError, match="Nested roles are not allowed"):
-            s.assistant_begin()
-        with pytest.raises(RoleError), s.user():
-            raise AssertionError("not reached")
-        s.user_end()
-
-    program.run(backend=ScriptedBackend())
-
-
-def test_t41_an_exception_in_a_block_closes_it_and_goes_on() -> None:
-    @function
-    def program(s: ProgramState) -> None:
-        with pytest.raises(KeyError, match="mine"), s.user():  # noqa: PT012
-            s += "half"
-            raise KeyError("mine")
-        with pytest.raises(KeyError), s.var_scope("v"), s.assistant():  # noqa: PT012
-            s += "more"
-            raise KeyError("mine")
-
-    state = program.run(backend=ScriptedBackend())
-    assert state.text() == "USER:half\nASSISTANT:more\n"
-    assert state["v"] == "ASSISTANT:more\n"
-    assert [message["content"] for message in state.messages()] == ["half", "more"]
-
-
-def test_roles_without_a_template_raise_where_they_are_written() -> None:
-    @function
-    def program(s: ProgramState) -> None:
-        with pytest.raises(ChatTemplateError):
-            s += user("x")
-        s += "raw" + gen("a")
-
-    assert program.run(backend=ScriptedBackend("!", template=None)).text() == "raw!"
 
 
 class Counting:

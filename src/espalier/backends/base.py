@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from espalier.constraint import Constraint
 from espalier.errors import SamplingError
@@ -70,6 +70,23 @@ class CallSite(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Chat:
+    """The messages in a prompt, for backends that send messages.
+
+    Attributes:
+        messages: the closed ones, without a default system message of the template.
+        open_role: the role that is open, or None.
+        open_text: the text of the open message so far.
+        state_id: a text that the calls of one state share.
+    """
+
+    messages: tuple[Message, ...] = ()
+    open_role: str | None = None
+    open_text: str = ""
+    state_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateCall:
     """One generation after a prompt, whose text must have a form where `constraint` is given.
 
@@ -83,6 +100,7 @@ class GenerateCall:
     logprobs: LogprobOptions = LogprobOptions()
     constraint: Constraint | None = None
     seed_key: int = 0
+    chat: Chat | None = None  # where the backend `reads_chat`
     site: CallSite | None = None
 
 
@@ -91,12 +109,15 @@ class Sample:
     """One sampled continuation. `token_ids` is None where the service does not tell.
 
     `token_ids` are the tokens that stand for exactly `text`, so that the state can keep them; a
-    trimmed stop string or end token is not among them.
+    trimmed stop string or end token is not among them. `forced_spans` are the (start, end) among
+    them that a constraint decided without a choice by the model; None where the service does not
+    tell which.
     """
 
     text: str
     token_ids: tuple[int, ...] | None
     meta_info: dict[str, Any]
+    forced_spans: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +152,26 @@ class ChoiceScores:
     usage: Usage
 
 
+@dataclass(frozen=True, slots=True)
+class ChooseCall:
+    """A selection for a backend that has `choose`: it decides by itself."""
+
+    prompt: Prompt
+    choices: tuple[str, ...]
+    temperature: float
+    method: Any  # the choices method of the language, for backends that can follow it
+    chat: Chat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What such a backend decided."""
+
+    text: str
+    meta_info: dict[str, Any]
+    usage: Usage
+
+
 class RoleTemplate(Protocol):
     """Text around the messages of a chat, as the model was trained on."""
 
@@ -152,10 +193,27 @@ class RoleTemplate(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsOffsets(Protocol):
+    """A backend that also tells where tokens lie in the text; for drawing a run."""
+
+    def prompt_offset(self, prompt: Prompt, num_tokens: int) -> int:
+        """Characters of a prompt's text that its first `num_tokens` tokens stand for."""
+        ...
+
+    def token_offsets(self, token_ids: Sequence[int]) -> list[int]:
+        """Where each generated token begins in their text, and where the last one ends."""
+        ...
+
+
 class Backend(Protocol):
     """Runs the calls of programs. Safe to use from many tasks of one event loop.
 
     Cancelling the task that awaits a call cancels the call.
+
+    Some have more, which the language looks for: `reads_chat = True` has each call carry its
+    `Chat`; `async choose(ChooseCall) -> Chosen` takes the place of `score`; `begin_program` and
+    `end_program` of a state's id are told when a program's body begins and ends.
     """
 
     @property

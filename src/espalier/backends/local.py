@@ -21,6 +21,7 @@ from espalier.backends.base import (
     derive_seed,
 )
 from espalier.backends.direct import MAX_IN_FLIGHT
+from espalier.backends.offsets import prompt_offset, token_offsets
 from espalier.backends.prompt_ids import Ids, PromptEncoder, PromptIds
 from espalier.backends.scoring import (
     ScoringPlan,
@@ -166,7 +167,16 @@ class LocalBackend:
     def _sample(self, output: RequestOutput, text_of: TokenText | None) -> Sample:
         ids = output.text_token_ids
         token_ids = None if ids is None else tuple(ids)
-        return Sample(output.text, token_ids, meta_info(output, text_of))
+        spans = None if token_ids is None else output.forced_spans
+        return Sample(output.text, token_ids, meta_info(output, text_of), spans)
+
+    def prompt_offset(self, prompt: Prompt, num_tokens: int) -> int:
+        """Characters of a prompt's text that its first `num_tokens` tokens stand for."""
+        return prompt_offset(self.tokenizer, self.encoder, prompt, num_tokens)
+
+    def token_offsets(self, token_ids: Sequence[int]) -> list[int]:
+        """Where each generated token begins in their text, and where the last one ends."""
+        return token_offsets(self.tokenizer, token_ids)
 
     async def prefill(self, prompt: Prompt) -> Usage:
         """Computes a prompt and keeps it in the prefix cache."""
@@ -296,6 +306,9 @@ def usage_of(outputs: Sequence[RequestOutput]) -> Usage:
     times = [output.ttft_s for output in outputs if output.ttft_s is not None]
     if times:
         usage.ttft_sum_s, usage.ttft_count = min(times), 1
+    waits = [output.queue_s for output in outputs if output.queue_s is not None]
+    if waits:
+        usage.queue_sum_s, usage.queue_count = min(waits), 1
     return usage
 
 

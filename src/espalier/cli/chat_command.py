@@ -15,7 +15,7 @@ from espalier.cli.chat_session import ChatSession
 from espalier.cli.engine_choice import EngineChoice, LazyEngine
 from espalier.cli.failure import ends_with_status, print_error
 from espalier.cli.options import with_options
-from espalier.cli.report import check_report_path
+from espalier.cli.report import check_output_path
 from espalier.cli.reporting import Clock, reporting
 from espalier.cli.sampling_choice import SamplingChoice
 from espalier.errors import EspalierError
@@ -46,7 +46,7 @@ def chat(
 
     Works in a terminal, and with one message a line from a pipe. /help shows the commands.
     """
-    check_report_path(report)
+    check_output_path("--report", report)
     lazy = LazyEngine(engine)
     given = {"max_new_tokens": DEFAULT_MAX_NEW_TOKENS, **sampling.given()}
     with reporting(lazy, report) as clock:

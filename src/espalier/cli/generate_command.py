@@ -13,7 +13,7 @@ from espalier.cli.engine_choice import EngineChoice, LazyEngine
 from espalier.cli.failure import ends_with_status
 from espalier.cli.form_choice import FormChoice
 from espalier.cli.options import with_options
-from espalier.cli.report import check_report_path
+from espalier.cli.report import check_output_path
 from espalier.cli.reporting import reporting
 from espalier.cli.sampling_choice import SamplingChoice
 from espalier.errors import UserInputError
@@ -65,7 +65,7 @@ def generate(
     text = _read_stdin() if prompt == "-" else prompt
     own = {"min_tokens": min_new_tokens, "stop_token_ids": stop_token_ids or None, "n": samples}
     given = {name: value for name, value in own.items() if value is not None} | form.given()
-    check_report_path(report)
+    check_output_path("--report", report)
     lazy = LazyEngine(engine)
     with reporting(lazy, report):
         _print_answer(_start(text, sampling.given(), given, as_chat=as_chat), samples or 1)

@@ -60,10 +60,10 @@ def make_report(programs: int, usage: Usage, wall_s: float, models: list[str]) -
     )
 
 
-def check_report_path(path: Path | None) -> None:
-    """Raises UserInputError, before anything runs, where a report could not be written."""
+def check_output_path(flag: str, path: Path | None) -> None:
+    """Raises UserInputError, before anything runs, where a file could not be written."""
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise UserInputError(f"--report {path} cannot be written: give a file in a folder that is.")
+        raise UserInputError(f"{flag} {path} cannot be written: give a file in a folder that is.")
 
 
 def write_report(report: Report, path: Path) -> None:

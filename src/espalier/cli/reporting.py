@@ -24,15 +24,20 @@ class Clock:
 
 
 @contextmanager
-def reporting(engine: LazyEngine, report_path: Path | None) -> Iterator[Clock]:
-    """Makes `engine` the default backend; prints and writes the report however the block ends."""
+def reporting(
+    engine: LazyEngine, report_path: Path | None, trace_path: Path | None = None
+) -> Iterator[Clock]:
+    """Makes `engine` the default backend; prints and writes the report however the block ends.
+
+    `trace_path` gets the drawing of everything that ran.
+    """
     from espalier.lang.config import set_default_backend
     from espalier.lang.usage import record_usage
 
     set_default_backend(engine)
     clock = Clock()
     try:
-        with record_usage() as log:
+        with record_usage() as log, _drawing(trace_path):
             try:
                 yield clock
             finally:
@@ -46,3 +51,17 @@ def reporting(engine: LazyEngine, report_path: Path | None) -> Iterator[Clock]:
     finally:
         set_default_backend(None)
         engine.shutdown()
+
+
+@contextmanager
+def _drawing(path: Path | None) -> Iterator[None]:
+    if path is None:
+        yield
+        return
+    from espalier.lang.recording import record_run
+
+    with record_run() as view:
+        try:
+            yield
+        finally:
+            view.save(path)

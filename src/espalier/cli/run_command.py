@@ -50,6 +50,10 @@ ShowOption = Annotated[
 ReportOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the report as JSON too.")
 ]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.html", help="Draw what ran: calls, forks, texts by origin."),
+]
 
 
 @ends_with_status
@@ -65,6 +69,7 @@ def run(
     concurrency: ConcurrencyOption = None,
     show: ShowOption = None,
     report: ReportOption = None,
+    trace: TraceOption = None,
     engine: EngineChoice,
     sampling: SamplingChoice,
 ) -> None:
@@ -85,6 +90,7 @@ def run(
         concurrency,
         show,
         report,
+        trace,
     )
     status = run_with_report(job, LazyEngine(engine))
     if status:

@@ -19,7 +19,7 @@ from espalier.cli.program import (
     result_of,
     run_once,
 )
-from espalier.cli.report import check_report_path
+from espalier.cli.report import check_output_path
 from espalier.cli.reporting import reporting
 from espalier.cli.run_argv import RunTarget
 from espalier.cli.script import print_user_traceback, run_script, with_user_line
@@ -43,6 +43,7 @@ class RunJob:
     concurrency: int | None = None
     show: str | None = None
     report: Path | None = None
+    trace: Path | None = None
 
     def check(self) -> None:
         """Raises UsageError for options that would have no effect here, and for unknown values."""
@@ -65,7 +66,8 @@ class RunJob:
             self._refuse("cannot be used with --batch", "input_json", "show")
         _check_value("--on-error", self.on_error, POLICIES)
         _check_value("--show", self.show, SHOWN)
-        check_report_path(self.report)
+        check_output_path("--report", self.report)
+        check_output_path("--trace", self.trace)
 
     def _refuse(self, why: str, *names: str) -> None:
         for name in names:
@@ -120,7 +122,7 @@ def _shown(result: Mapping[str, Any], what: str | None) -> str:
 def run_with_report(job: RunJob, engine: LazyEngine) -> int:
     """Runs the job on the engine as the default backend, prints the report, returns the status."""
     job.check()
-    with reporting(engine, job.report):
+    with reporting(engine, job.report, job.trace):
         status = _status_of(job, engine)
     if status == 0 and engine.load_s is None and engine.choice.given():
         names = ", ".join(engine.choice.given())

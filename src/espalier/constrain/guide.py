@@ -43,6 +43,7 @@ class Guide:
         self._max_tokens = max_tokens
         self._token_ids: list[int] = []
         self.num_forced = 0  # tokens of the output that the model was not asked for
+        self.forced_spans: list[tuple[int, int]] = []  # (start, end) of those, for drawing
 
     @property
     def must_stop(self) -> bool:
@@ -77,7 +78,9 @@ class Guide:
         if extension is not None:
             num_free = min(num_chosen, extension.num_kept)
             self._replace(extension)
-            self.num_forced += max(0, len(self._token_ids) - num_chosen)
+            if len(self._token_ids) > num_chosen:
+                self.num_forced += len(self._token_ids) - num_chosen
+                self.forced_spans.append((num_chosen, len(self._token_ids)))
             num_kept = min(num_kept, num_free)
             num_forced = len(self._token_ids) - num_free
         else:

@@ -68,6 +68,7 @@ class RequestOutput:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     forced_tokens: int = 0
+    forced_spans: tuple[tuple[int, int], ...] = ()  # (start, end) in output_ids; known at the end
     retractions: int = 0
     input_logprobs: LogprobTable | None = None
     output_logprobs: LogprobTable | None = None

@@ -153,6 +153,23 @@ class RequestState:
             return 0
         return max(0, self.guide.num_forced - len(self.planned) - self.num_dropped)
 
+    @property
+    def forced_spans(self) -> tuple[tuple[int, int], ...]:
+        """(start, end) in the output of tokens that the model was not asked for.
+
+        Where tokens were put together anew later on, a span may hold more or fewer of them.
+        """
+        if self.guide is None:
+            return ()
+        spans: list[tuple[int, int]] = []
+        at = 0
+        for start, end in self.guide.forced_spans:
+            start, end = max(start, at), min(end, len(self.output_ids))  # noqa: PLW2901
+            if start < end:
+                spans.append((start, end))
+                at = end
+        return tuple(spans)
+
     def take_back(self, num_tokens: int) -> None:
         """Takes back the last output tokens, but not their text (see OutputText)."""
         if num_tokens == 0:
@@ -186,6 +203,7 @@ class RequestState:
             prompt_tokens=self.num_prompt,
             cached_tokens=self.num_cached,
             forced_tokens=self.num_forced,
+            forced_spans=self.forced_spans if is_end else (),
             retractions=self.num_retractions,
             input_logprobs=_copied(self.input_logprobs),
             output_logprobs=_copied(self.output_logprobs),

@@ -175,6 +175,11 @@ class SglDeferred(SglExpr):
         """The variable's name."""
         return self.arguments.get("name")
 
+    @property
+    def is_generation(self) -> bool:
+        """True for a gen."""
+        return self.primitive == "gen"
+
     def __repr__(self) -> str:
         return f"{self.primitive.capitalize()}({self.name!r})"
 

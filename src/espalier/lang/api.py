@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from espalier.constraint import JsonWhitespace
-from espalier.errors import UserInputError
+from espalier.errors import UnsupportedError, UserInputError, shown
 from espalier.lang.abstract import deferrable
 from espalier.lang.choices import ChoicesMethod, token_length_normalized
 from espalier.lang.form import form_of, regex_choices
@@ -17,11 +17,12 @@ from espalier.lang.ir import (
     SglRoleBegin,
     SglRoleEnd,
     SglSelect,
+    SglSeparateReasoning,
     as_expr,
     parts_of,
 )
 from espalier.lang.location import call_site
-from espalier.types import SamplingParams
+from espalier.types import SamplingParams, flag
 
 
 @deferrable
@@ -259,6 +260,42 @@ def select(
     if not callable(choices_method):
         raise UserInputError(f"choices_method is {choices_method!r}; a callable is allowed.")
     return SglSelect(_checked(name), texts, temperature, choices_method, seed, call_site())
+
+
+def separate_reasoning(
+    expr: object = None, model_type: str | None = None, *, keep_reasoning: bool = False
+) -> SglExprList:
+    """The expression, whose generations write their reasoning before their answer.
+
+    The variable of a gen in it holds the answer, and `<name>_reasoning_content` the reasoning; the
+    state's text has the answer alone, or with `keep_reasoning` all that the model wrote. A form and
+    stops are for the answer: the reasoning is free. `model_type` says how the model marks its
+    reasoning (lang/reasoning_format.py); one that is not known raises where it is appended.
+    Raises UserInputError (a ValueError) without a gen, or with one that has no name.
+    """
+    flag("keep_reasoning", keep_reasoning, UserInputError)
+    if expr is None:
+        raise UserInputError(
+            "separate_reasoning was given no expression; a gen, or a list with one, is allowed."
+        )
+    inner = as_expr(expr)
+    return SglExprList((inner, SglSeparateReasoning(model_type, inner, keep_reasoning)))
+
+
+def image(path: object) -> SglExpr:
+    """An image in a prompt. Raises UnsupportedError: no model here sees images yet."""
+    raise UnsupportedError(
+        f"image({shown(path)}): no model that Espalier runs sees images yet; describe the image "
+        "in text."
+    )
+
+
+def video(path: object, num_frames: int) -> SglExpr:
+    """A video in a prompt. Raises UnsupportedError: no model here sees videos yet."""
+    raise UnsupportedError(
+        f"video({shown(path)}, {num_frames}): no model that Espalier runs sees videos yet; "
+        "describe the video in text."
+    )
 
 
 def system(expr: object = None) -> SglExprList:

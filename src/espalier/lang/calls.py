@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from espalier.backends.base import (
     CallSite,
     ChoiceScores,
+    ChooseCall,
+    Chosen,
     GenerateCall,
     GenerateResult,
     LogprobOptions,
@@ -18,20 +20,21 @@ from espalier.backends.base import (
 )
 from espalier.errors import BackendError, ProgramError, shown
 from espalier.lang.choices import ChoicesDecision, TokenEntry, mean_logprob
-from espalier.lang.failure import Failure
+from espalier.lang.failure import Failure, described
 from espalier.lang.form import Form
 from espalier.lang.ir import SglSelect
 from espalier.lang.location import SourceLine
 from espalier.lang.promise import ErrorSource
+from espalier.lang.recording import CallRecorder
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable, rest_of
-from espalier.types import GREEDY_TEMPERATURE, SamplingParams, TokenLogprob
+from espalier.types import GREEDY_TEMPERATURE, SamplingParams, TokenLogprob, Usage
 
 
 class CallOp:
     """A call of the model that sets a variable."""
 
-    __slots__ = ("key", "location", "variable")
+    __slots__ = ("key", "location", "record", "variable")
     wakes = True
     kind = "call"
 
@@ -39,6 +42,12 @@ class CallOp:
         self.variable = variable
         self.location = location
         self.key = key
+        self.record: CallRecorder | None = None  # where the run is recorded
+
+    @property
+    def num_samples(self) -> int:
+        """Texts that it asks for."""
+        return 1
 
     @property
     def _description(self) -> str:
@@ -56,9 +65,13 @@ class CallOp:
 
     def abandon(self, failure: Failure) -> None:
         """The variable will not be set."""
-        self.variable.fail(
-            failure.raised_for(self, self._description, self.variable.name, self.location)
-        )
+        error = failure.raised_for(self, self._description, self.variable.name, self.location)
+        self.variable.fail(error)
+        if self.record is not None:
+            is_own = failure.source is self
+            self.record.failed(
+                described(failure.cause) if is_own else str(error()), is_cancelled=not is_own
+            )
 
 
 class GenerateOp(CallOp):
@@ -86,9 +99,18 @@ class GenerateOp(CallOp):
         """Calls the backend."""
         prompt, backend = stream.transcript.prompt(), stream.program.backend
         constraint = None if self.form is None else self.form.constraint
-        call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key, self.site)
-        result = await stream.call(lambda: backend.generate(call, self._on_delta(stream)))
+        call = GenerateCall(
+            prompt, self.sampling, self.logprobs, constraint, self.key, stream.chat(), self.site
+        )
+        result = await stream.call(
+            lambda: backend.generate(call, self._on_delta(stream)), self.record
+        )
         self._accept(stream, result)
+
+    @property
+    def num_samples(self) -> int:
+        """Samples that it asks for."""
+        return self.sampling.n
 
     def _on_delta(self, stream: Stream) -> OnDelta | None:
         if stream.feed is None:
@@ -107,6 +129,9 @@ class GenerateOp(CallOp):
         if len(samples) != self.sampling.n:
             raise BackendError(f"{self.sampling.n} samples were asked for; {len(samples)} came.")
         first = samples[0]
+        self.variable.usage = result.usage
+        if self.record is not None:
+            self.record.generated(samples, result.usage, stream.program.backend)
         if self.variable.feeds:
             stream.append_text(rest_of(first.text, self.variable.feeds[0]))
         stream.transcript.add_generated(first.text, first.token_ids)
@@ -114,9 +139,10 @@ class GenerateOp(CallOp):
             # All but the last token lie in the backend's cache: forks need no call for this.
             stream.num_cached_segments = len(stream.transcript.segments)
         if self.sampling.n == 1:
-            self._set(first.text, first.meta_info)
+            self._set(first.text, whole_meta(first.meta_info))
         else:
-            self._set([sample.text for sample in samples], [sample.meta_info for sample in samples])
+            metas = [whole_meta(sample.meta_info) for sample in samples]
+            self._set([sample.text for sample in samples], metas)
 
     def _set(self, texts: str | list[str], meta: Any) -> None:
         """Sets the variable to the texts, or to what they say where the form has a reader."""
@@ -128,7 +154,10 @@ class GenerateOp(CallOp):
         try:
             values = [read(text) for text in ([texts] if isinstance(texts, str) else texts)]
         except Exception as error:  # a type's own validators may raise anything
-            self.variable.end_unread(texts, meta, self._unread(texts, meta, error))
+            unread = self._unread(texts, meta, error)
+            self.variable.end_unread(texts, meta, unread)
+            if self.record is not None:
+                self.record.failed(str(unread()), is_cancelled=False)
         else:
             self.variable.resolve(values[0] if is_one else values, meta, texts)
 
@@ -166,17 +195,47 @@ class SelectOp(CallOp):
     async def run(self, stream: Stream) -> None:
         """Scores the choices and decides."""
         backend, method = stream.program.backend, self.select.choices_method
+        if hasattr(backend, "choose"):
+            await self._let_choose(stream, backend.choose)
+            return
         call = ScoreCall(
             stream.transcript.prompt(),
             self.select.choices,
             bool(getattr(method, "requires_unconditional_logprobs", False)),
             self.site,
         )
-        scores = await stream.call(lambda: backend.score(call))
-        chosen, meta = self._decide(scores)
+        scores = await stream.call(lambda: backend.score(call), self.record)
+        self._accept(stream, *self._decide(scores), scores.usage, self._means(scores))
+
+    async def _let_choose(
+        self, stream: Stream, choose: Callable[[ChooseCall], Awaitable[Chosen]]
+    ) -> None:
+        """The backend decides by itself."""
+        select, prompt = self.select, stream.transcript.prompt()
+        call = ChooseCall(
+            prompt, select.choices, select.temperature, select.choices_method, stream.chat()
+        )
+        chosen = await stream.call(lambda: choose(call), self.record)
+        self._accept(stream, chosen.text, whole_meta(chosen.meta_info), chosen.usage, [])
+
+    def _accept(
+        self,
+        stream: Stream,
+        chosen: str,
+        meta: dict[str, Any],
+        usage: Usage,
+        means: list[tuple[str, float]],
+    ) -> None:
+        self.variable.usage = usage
+        if self.record is not None:
+            self.record.chose(chosen, means, usage)
         stream.transcript.add_generated(chosen, None)
         stream.append_text(chosen)
         self.variable.resolve(chosen, meta)
+
+    def _means(self, scores: ChoiceScores) -> list[tuple[str, float]]:
+        means = [mean_logprob(as_entries(logprobs)) for logprobs in scores.token_logprobs]
+        return list(zip(self.select.choices, means, strict=True))
 
     def _decide(self, scores: ChoiceScores) -> tuple[str, dict[str, Any]]:
         entries = [as_entries(logprobs) for logprobs in scores.token_logprobs]
@@ -203,7 +262,7 @@ class SelectOp(CallOp):
             forced_tokens=usage.forced_tokens,
             finish_reason=None,
         )
-        return self._sampled(decision, means), meta
+        return self._sampled(decision, means), whole_meta(meta)
 
     def _sampled(self, decision: ChoicesDecision, means: Sequence[float]) -> str:
         temperature = self.select.temperature
@@ -212,6 +271,22 @@ class SelectOp(CallOp):
         scores = means if decision.scores is None else decision.scores
         seed = self.key if self.select.seed is None else self.select.seed
         return self.select.choices[softmax_sample(scores, temperature, seed)]
+
+
+# Of every call, whatever its backend; None where that does not tell (reference T-62).
+_TOLD = (
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "forced_tokens",
+    "speculation_hits",
+    "finish_reason",
+)
+
+
+def whole_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """A meta_info with all counts that each call has, None where they are not known."""
+    return {**dict.fromkeys(_TOLD), **meta}
 
 
 def as_entries(logprobs: Sequence[TokenLogprob]) -> list[TokenEntry]:

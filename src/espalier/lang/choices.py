@@ -42,6 +42,9 @@ class ChoicesMethod(Protocol):
         ...
 
 
+ChoicesSamplingMethod = ChoicesMethod  # the reference's name; classes may derive from it
+
+
 def mean_logprob(entries: TokenEntries) -> float:
     """Mean log-probability of tokens, every one counted; -inf where there is none."""
     return sum(value_of(entry) for entry in entries) / len(entries) if entries else -math.inf

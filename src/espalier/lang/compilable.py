@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from espalier.backends.base import Backend
 from espalier.errors import TraceError
 from espalier.lang import loop
 from espalier.lang.batch_prefix import beginning
+from espalier.lang.chat_template import template_for_model
 from espalier.lang.compiled import AsProgram, CompiledFunction
 from espalier.lang.config import chosen_backend
 from espalier.lang.ir import SglConstantText
@@ -99,7 +101,8 @@ class Compilable:
         exprs = beginning(graph, {})
         if not any(isinstance(expr, SglConstantText) for expr in exprs):
             return ()
-        return extended(Transcript(), exprs, backend.role_template)
+        template = partial(template_for_model, backend.model_name, backend.role_template)
+        return extended(Transcript(), exprs, template)
 
 
 async def _prefill(backend: Backend, prompt: Prompt) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from espalier.errors import TraceError, UserInputError
 from espalier.lang.batch import GENERATOR_WINDOW
 from espalier.lang.batch_prefix import BatchPrefix, batch_order, beginning
+from espalier.lang.config import global_config
 from espalier.lang.execution import execute
 from espalier.lang.graph import Graph, Node
 from espalier.lang.graph_json import graph_to_json
@@ -196,7 +197,8 @@ class CompiledFunction:
         windowed = options.get("generator_style", False)
         window = GENERATOR_WINDOW if windowed else max(1, len(items))
         given = {"start_order": batch_order(beginnings, window), **self._with_backend(options)}
-        return self._as_program(self._body(BatchPrefix(beginnings))), given
+        shared = beginnings if global_config.enable_precache_with_tracing else []
+        return self._as_program(self._body(BatchPrefix(shared))), given
 
     def _shown(self, state: ProgramState) -> ProgramState:
         outputs = self.graph.outputs

@@ -37,6 +37,7 @@ from espalier.lang.ir import (
     SglExprList,
     SglGen,
     SglPromised,
+    SglReasoning,
     SglSelect,
     as_expr,
 )
@@ -122,6 +123,8 @@ class Execution:
                 return self._promised(self._variables[expr.node], expr)
             case SglAnswer():
                 return as_expr(self._value(expr))
+            case SglReasoning():
+                return replace(expr, gen=self._bound(expr.gen))
             case SglDeferred():
                 values = {name: self._value(value) for name, value in expr.arguments.items()}
                 made = PRIMITIVES[expr.primitive](**values)

@@ -52,7 +52,7 @@ class Failure:
             return self.raised
 
         def raised() -> BaseException:
-            reason = _described(self.cause) if self.call is None else self._described()
+            reason = described(self.cause) if self.call is None else self._described()
             place = f" at {location}" if location else ""
             return self._chained(f"{call}{place} was cancelled: {reason}", name, location)
 
@@ -60,7 +60,7 @@ class Failure:
 
     def _described(self) -> str:
         place = f" at {self.location}" if self.location else ""
-        return f"{self.call}{place} failed: {_described(self.cause)}"
+        return f"{self.call}{place} failed: {described(self.cause)}"
 
     def _chained(
         self, message: str, variable: str | None, location: SourceLine | None
@@ -72,5 +72,6 @@ class Failure:
         return error
 
 
-def _described(error: BaseException) -> str:
+def described(error: BaseException) -> str:
+    """An error's class and what it says."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -16,6 +16,7 @@ from espalier.lang.compilable import Compilable
 from espalier.lang.compiled import AsProgram
 from espalier.lang.options import RESERVED_NAMES, split_options
 from espalier.lang.state import ProgramState
+from espalier.types import whole_number
 
 if TYPE_CHECKING:
     from espalier.plan.plan import Plan
@@ -36,10 +37,14 @@ class SglFunction(Compilable):
     """
 
     def __init__(
-        self, function: Callable[..., Any], bound: Mapping[str, Any] | None = None
+        self,
+        function: Callable[..., Any],
+        bound: Mapping[str, Any] | None = None,
+        num_api_spec_tokens: int | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.func = function
+        self.num_api_spec_tokens = num_api_spec_tokens
         self.bound_arguments = dict(bound or {})
         self.signature = inspect.signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
@@ -78,7 +83,8 @@ class SglFunction(Compilable):
                     f"{', '.join(self._parameters) or 'none'}."
                 )
         self._refuse_bound(kwargs)
-        return SglFunction(self.func, {**self.bound_arguments, **kwargs})
+        bound = {**self.bound_arguments, **kwargs}
+        return SglFunction(self.func, bound, self.num_api_spec_tokens)
 
     def _refuse_bound(self, kwargs: Mapping[str, Any]) -> None:
         again = sorted(set(kwargs).intersection(self.bound_arguments))
@@ -315,21 +321,33 @@ class SglFunction(Compilable):
 
 
 @overload
-def function(func: Callable[..., Any]) -> SglFunction: ...
+def function(
+    func: Callable[..., Any], *, num_api_spec_tokens: int | None = None
+) -> SglFunction: ...
 
 
 @overload
-def function(func: None = None) -> Callable[[Callable[..., Any]], SglFunction]: ...
+def function(
+    func: None = None, num_api_spec_tokens: int | None = None
+) -> Callable[[Callable[..., Any]], SglFunction]: ...
 
 
 def function(
-    func: Callable[..., Any] | None = None,
+    func: Callable[..., Any] | None = None, num_api_spec_tokens: int | None = None
 ) -> SglFunction | Callable[[Callable[..., Any]], SglFunction]:
     """Makes a program of a `def` or `async def` function; with or without parentheses.
 
     Its first parameter must be named `s`. Raises UserInputError for that, and for a parameter
-    named like an option of `run`.
+    named like an option of `run`. `num_api_spec_tokens` is a hint for API backends: how many tokens
+    a call may write ahead of its stop, for the gens after it. Results do not depend on it, and a
+    backend that pays nothing for another call has no use for it.
     """
+    if num_api_spec_tokens is not None and (
+        whole_number("num_api_spec_tokens", num_api_spec_tokens, UserInputError) < 1
+    ):
+        raise UserInputError(
+            f"num_api_spec_tokens is {num_api_spec_tokens}; 1 or more, or None, is allowed."
+        )
     if func is None:
-        return SglFunction
-    return SglFunction(func)
+        return lambda func: SglFunction(func, None, num_api_spec_tokens)
+    return SglFunction(func, None, num_api_spec_tokens)

@@ -16,6 +16,8 @@ from espalier.lang.ir import (
     SglExpr,
     SglExprList,
     SglGen,
+    SglReasoning,
+    SglReasoningVariable,
     SglSelect,
     SglVarScopeBegin,
     SglVarScopeEnd,
@@ -23,8 +25,8 @@ from espalier.lang.ir import (
 from espalier.lang.location import SourceLine
 
 ROOT = 0  # the program's own state
-CALLS = (SglGen, SglSelect, SglDeferred)
-DECLARING = (*CALLS, SglVarScopeBegin)
+CALLS = (SglGen, SglReasoning, SglSelect, SglDeferred)
+DECLARING = (*CALLS, SglReasoningVariable, SglVarScopeBegin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,8 @@ def abstract_in(value: object) -> Iterator[Abstract]:
             yield found
         elif isinstance(found, SglExprList):
             waiting += found.expr_list
+        elif isinstance(found, SglReasoning):
+            waiting.append(found.gen)
         elif isinstance(found, SglDeferred):
             waiting += found.arguments.values()
         elif isinstance(found, (list, tuple)):

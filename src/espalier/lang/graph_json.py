@@ -32,6 +32,8 @@ from espalier.lang.ir import (
     SglExpr,
     SglExprList,
     SglGen,
+    SglReasoning,
+    SglReasoningVariable,
     SglRoleBegin,
     SglRoleEnd,
     SglSelect,
@@ -57,6 +59,8 @@ _EXPRS: dict[str, type[SglExpr]] = {
     "list": SglExprList,
     "deferred": SglDeferred,
     "gen": SglGen,
+    "reasoning": SglReasoning,
+    "reasoning_variable": SglReasoningVariable,
     "select": SglSelect,
 }
 _NODES: dict[str, type[Node]] = {

@@ -17,7 +17,7 @@ from espalier.lang.reading import ask
 from espalier.lang.stream import Stream
 from espalier.lang.submission import append
 from espalier.lang.variables import Variable
-from espalier.types import Segment
+from espalier.types import Segment, Usage
 
 GATHER, CONCATENATE, CONCAT_TEXT = "gather_variable", "concate_and_append", "concat_text"
 JOIN_MODES = (GATHER, CONCATENATE, CONCAT_TEXT)
@@ -108,16 +108,36 @@ class ProgramStateGroup(Generic[S]):
         streams, target = [state.stream for state in self.states], self.src_state.stream
         if mode != CONCATENATE:
             for name in self._new_names(streams, target):
-                target.variables.declare(Variable.set_to(name, *gathered(name, streams)))
+                values, metas = gathered(name, streams)
+                variable = Variable.set_to(name, values, metas)
+                self._note(variable, values)
+                target.variables.declare(variable)
         if mode != GATHER:
-            target.enqueue([ExtendOp(*parts) for parts in added])
+            parts = zip(added, streams, strict=True)
+            target.enqueue([ExtendOp(*text, stream.record) for text, stream in parts])
+
+    def _note(self, variable: Variable, values: list[Any]) -> None:
+        """Notes what a gathered variable cost, and where the run is recorded that it was set."""
+        assert variable.name is not None
+        variable.usage = Usage()
+        streams = [state.stream for state in self.states]
+        for found in dict.fromkeys(of_each(variable.name, streams)):
+            if found is not None and found.usage is not None:
+                variable.usage.add(found.usage)
+        record = self.src_state.stream.record
+        if record is not None:
+            record.variable(variable.name, "join", values)
 
     async def _ended(self, on_error: str) -> list[Added]:
         streams = [state.stream for state in self.states]
         asked = [ask(stream, added_text) for stream in streams]
         for stream in streams:
             stream.enqueue([EndOp()])
-        return await self._results(asked, on_error)
+        added = await self._results(asked, on_error)
+        for stream in streams:
+            if stream.record is not None:
+                stream.record.joined()
+        return added
 
     def join_later(self, mode: str = GATHER, on_error: str = "raise") -> Promise[list[Added]]:
         """`join` that does not wait: what it brings is there when the promise is done.
@@ -132,7 +152,7 @@ class ProgramStateGroup(Generic[S]):
         for variable in variables:
             target.variables.declare(variable)
         if mode != GATHER:
-            target.enqueue([LateExtendOp(done)])
+            target.enqueue([LateExtendOp(done, [stream.record for stream in streams])])
         loop.spawn(self._settle(on_error, variables, done))
         return done
 
@@ -148,6 +168,7 @@ class ProgramStateGroup(Generic[S]):
                     if found is not None:  # it may itself be what a join will bring
                         await found.ready().wait_async()
                 values, variable.meta = gathered(variable.name, streams)
+                self._note(variable, values)
                 variable.promise.resolve(values)
         except Exception as error:
             failed = error  # a name that outlives the handler

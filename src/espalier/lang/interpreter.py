@@ -18,6 +18,7 @@ from espalier.backends.base import derive_seed
 from espalier.errors import UserInputError
 from espalier.lang import loop
 from espalier.lang.config import chosen_backend, global_config
+from espalier.lang.executor import StreamExecutor
 from espalier.lang.failure import Failure
 from espalier.lang.ops import EndOp
 from espalier.lang.options import RunOptions
@@ -28,11 +29,12 @@ from espalier.lang.program import (
     next_run_key,
     refuse_blocking,
 )
+from espalier.lang.recording import start_run
 from espalier.lang.state import ProgramState
 from espalier.lang.stream import Stream
 from espalier.lang.workers import in_worker, run_in_thread, shared_crew
 
-__all__ = ["Launch", "ProgramState", "Stream", "launch", "run", "run_async"]
+__all__ = ["Launch", "ProgramState", "Stream", "StreamExecutor", "launch", "run", "run_async"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,21 @@ def launch(
         raise UserInputError("use_thread=False is for def programs; an async program needs none.")
     if options.seed is not None:
         key = derive_seed(options.seed, 0 if key is None else key)
-    program = Program(backend, options, next_run_key(backend) if key is None else key)
+    recorder = start_run(
+        getattr(function, "__name__", "program"),
+        args,
+        kwargs,
+        backend.model_name,
+        outer=None if outer is None else outer.recorder,
+        is_wanted=options.trace,
+    )
+    program = Program(backend, options, next_run_key(backend) if key is None else key, recorder)
     if outer is not None:
+        outer.node.adopt(program.node)
         program.read_names = outer.read_names
-    state = ProgramState(Stream(program, program.key, program.node))
+    root = Stream(program, program.key, program.node)
+    root.record = None if recorder is None else recorder.root
+    state = ProgramState(root)
     return Launch(state, lambda: function(state, *args, **kwargs), is_async)
 
 
@@ -136,14 +149,25 @@ def running(start: Launch, *, is_async: bool) -> Iterator[None]:
     if is_async:
         tokens.append((async_body_thread, async_body_thread.set(threading.get_ident())))
     try:
+        _tell(start.program, "begin_program")
         yield
     except BaseException as error:
+        if start.program.recorder is not None:
+            start.program.recorder.failed(error)
         start.program.abort(Failure.of_body(error))
         raise
     finally:
         for variable, token in reversed(tokens):
             variable.reset(token)
         _end(start)
+        _tell(start.program, "end_program")
+
+
+def _tell(program: Program, event: str) -> None:
+    """Tells a backend that wants to know that the body begins or has ended."""
+    hook = getattr(program.backend, event, None)
+    if hook is not None:
+        hook(program.state_id)
 
 
 def _end(start: Launch) -> None:

@@ -6,13 +6,20 @@ Expressions are immutable values that may be appended many times. They know no s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from espalier.errors import UserInputError
 from espalier.lang.choices import ChoicesMethod
 from espalier.lang.form import Form
 from espalier.lang.location import SourceLine
+from espalier.lang.reference_sampling import SglSamplingParams  # noqa: F401 - a name of this
+
+# What the reference constrains each dtype to; strings there have neither escapes nor punctuation.
+REGEX_INT = r"[-+]?[0-9]+[ \n]*"
+REGEX_FLOAT = r"[-+]?[0-9]*\.?[0-9]+[ \n]*"
+REGEX_BOOL = r"(True|False)"
+REGEX_STR = r"\"[\w\d\s]*\""
 
 ROLES = ("system", "user", "assistant")
 
@@ -21,6 +28,11 @@ class SglExpr:
     """Something that can be appended to a state; `+` makes a list of expressions."""
 
     __slots__ = ()
+
+    @property
+    def is_generation(self) -> bool:
+        """True for a generation, also for one whose arguments are not known yet."""
+        return False
 
     def __add__(self, other: object) -> SglExprList:
         if not isinstance(other, (str, SglExpr)):
@@ -66,11 +78,16 @@ class SglExprList(SglExpr):
 class SglGen(SglExpr):
     """A generation. `sampling` holds what was given, by field name of SamplingParams."""
 
-    name: str | None
-    sampling: Mapping[str, Any]
-    logprobs: Mapping[str, Any]
-    form: Form | None
-    location: SourceLine | None
+    name: str | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    logprobs: Mapping[str, Any] = field(default_factory=dict)
+    form: Form | None = None
+    location: SourceLine | None = None
+
+    @property
+    def is_generation(self) -> bool:
+        """True."""
+        return True
 
     def __repr__(self) -> str:
         return f"Gen({self.name!r})"
@@ -89,6 +106,83 @@ class SglSelect(SglExpr):
 
     def __repr__(self) -> str:
         return f"Select({self.name!r}, choices={list(self.choices)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class SglSeparateReasoning(SglExpr):
+    """Says that the generations of `expr`, appended just before, reason before they answer.
+
+    `name` is the variable of the (last) generation's reasoning. Raises UserInputError (a
+    ValueError) where there is no generation, or one without a name.
+    """
+
+    model_type: str | None
+    expr: SglExpr
+    keep_reasoning: bool = False
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        gens = self.gens()
+        if not gens:
+            raise UserInputError(
+                f"separate_reasoning was given {self.expr!r}; a gen, or a list with one, is "
+                "allowed."
+            )
+        for gen in gens:
+            object.__setattr__(self, "name", self.process_name_for_reasoning(gen.name))
+
+    def gens(self) -> list[Any]:
+        """The generations whose text is to be separated: SglGens, or such that are to be."""
+        return [part for part in flat_parts(self.expr) if part.is_generation]
+
+    @staticmethod
+    def process_name_for_reasoning(name: str | None) -> str:
+        """The variable of the reasoning that belongs to the variable `name`."""
+        if not name:
+            raise UserInputError(
+                "separate_reasoning was given a gen without a name, whose reasoning could not be "
+                "read; name it."
+            )
+        return f"{name}_reasoning_content"
+
+    def __repr__(self) -> str:
+        return f"SeparateReasoning(model_type={self.model_type}, name={self.name})"
+
+
+@dataclass(frozen=True, slots=True)
+class SglReasoning(SglExpr):
+    """A generation with its separation, as states take it; `separation.py` makes it."""
+
+    gen: Any  # an SglGen, or one that is to be
+    model_type: str | None
+    keep_reasoning: bool
+
+    @property
+    def name(self) -> str | None:
+        """The variable of the answer."""
+        name: str | None = self.gen.name
+        return name
+
+    @property
+    def location(self) -> SourceLine | None:
+        """The line of the gen."""
+        location: SourceLine | None = self.gen.location
+        return location
+
+    def __repr__(self) -> str:
+        return repr(self.gen)
+
+
+@dataclass(frozen=True, slots=True)
+class SglReasoningVariable(SglExpr):
+    """Stands after an SglReasoning for the variable of its reasoning, which that one sets."""
+
+    name: str
+    model_type: str | None
+    answer: str
+
+    def __repr__(self) -> str:
+        return f"SeparateReasoning(model_type={self.model_type}, name={self.name})"
 
 
 def _check_role(role: str) -> None:
@@ -154,6 +248,13 @@ class SglPromised(SglExpr):
 def parts_of(expr: SglExpr) -> tuple[SglExpr, ...]:
     """The expressions of a list, or the one expression."""
     return expr.expr_list if isinstance(expr, SglExprList) else (expr,)
+
+
+def flat_parts(expr: SglExpr) -> list[SglExpr]:
+    """The expressions of a list and of the lists in it, in order."""
+    if not isinstance(expr, SglExprList):
+        return [expr]
+    return [part for item in expr.expr_list for part in flat_parts(item)]
 
 
 def as_expr(value: object) -> SglExpr:

@@ -11,8 +11,10 @@ from espalier.lang.failure import Failure
 from espalier.lang.ir import SglConstantText, SglExpr, as_expr
 from espalier.lang.location import SourceLine
 from espalier.lang.promise import Promise
+from espalier.lang.recording import StateRecorder
 from espalier.lang.stream import ForkPoint, Stream
 from espalier.lang.variables import Scope
+from espalier.report.record import PROGRAM, TEMPLATE
 from espalier.types import Segment
 
 T = TypeVar("T")
@@ -58,6 +60,8 @@ class TextOp(QuietOp):
     def run(self, stream: Stream) -> None:
         """Appends it."""
         stream.transcript.add_constant(self.text)
+        if stream.record is not None:
+            stream.record.text(PROGRAM, self.text)
         stream.append_text(self.text)
 
 
@@ -74,7 +78,10 @@ class RoleOp(QuietOp):
         """Appends the template's text."""
         template = stream.program.role_template()
         change = stream.transcript.begin_role if self.begins else stream.transcript.end_role
-        stream.append_text(change(self.role, template))
+        text = change(self.role, template)
+        if stream.record is not None:
+            stream.record.text(TEMPLATE, text)
+        stream.append_text(text)
 
 
 class ScopeOp(QuietOp):
@@ -92,7 +99,10 @@ class ScopeOp(QuietOp):
         if self.begins:
             self.scope.start = len(stream.transcript.segments)
         else:
-            self.scope.variable.resolve(stream.transcript.text(self.scope.start))
+            text = stream.transcript.text(self.scope.start)
+            self.scope.variable.resolve(text)
+            if stream.record is not None:
+                stream.record.variable(self.scope.variable.name or "", "var_scope", text)
 
     def abandon(self, failure: Failure) -> None:
         """The variable will not be set."""
@@ -188,30 +198,48 @@ class AdoptOp(QuietOp):
 class ExtendOp(QuietOp):
     """Appends what joined forks have added."""
 
-    __slots__ = ("messages", "segments")
+    __slots__ = ("messages", "record", "segments")
 
-    def __init__(self, segments: Sequence[Segment], messages: Sequence[Message]) -> None:
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        messages: Sequence[Message],
+        record: StateRecorder | None = None,
+    ) -> None:
         self.segments = segments
         self.messages = messages
+        self.record = record  # the fork's
 
     def run(self, stream: Stream) -> None:
         """Appends it."""
-        stream.append_text(stream.transcript.extend(self.segments, self.messages))
+        text = stream.transcript.extend(self.segments, self.messages)
+        if stream.record is not None:
+            stream.record.took_over(self.record)
+        stream.append_text(text)
 
 
 class LateExtendOp(QuietOp):
     """Appends what forks that are being joined have added, once they have."""
 
-    __slots__ = ("added",)
+    __slots__ = ("added", "records")
     wakes = True
 
-    def __init__(self, added: Promise[list[tuple[Sequence[Segment], Sequence[Message]]]]) -> None:
+    def __init__(
+        self,
+        added: Promise[list[tuple[Sequence[Segment], Sequence[Message]]]],
+        records: Sequence[StateRecorder | None],
+    ) -> None:
         self.added = added
+        self.records = records  # of the forks
 
     async def run(self, stream: Stream) -> None:
         """Waits and appends."""
-        for segments, messages in await self.added.wait_async():
-            stream.append_text(stream.transcript.extend(segments, messages))
+        added = await self.added.wait_async()
+        for (segments, messages), record in zip(added, self.records, strict=True):
+            text = stream.transcript.extend(segments, messages)
+            if stream.record is not None:
+                stream.record.took_over(record)
+            stream.append_text(text)
 
 
 class PromisedTextOp(QuietOp):
@@ -230,6 +258,8 @@ class PromisedTextOp(QuietOp):
         if not isinstance(text, SglConstantText):
             raise ProgramError(f"{text!r} is a value and was appended; text alone can be.")
         stream.transcript.add_constant(text.value)
+        if stream.record is not None:
+            stream.record.text(PROGRAM, text.value)
         stream.append_text(text.value)
 
 

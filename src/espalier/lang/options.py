@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from espalier.backends.base import LogprobOptions
-from espalier.errors import UserInputError
+from espalier.errors import SamplingError, UserInputError
 from espalier.types import SamplingParams, flag
 
 # Names that `run` takes, and the field of SamplingParams that each sets.
@@ -38,8 +38,9 @@ LOGPROB_NAMES = (
 )
 CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
-SEED_NAME = "seed"
+SEED_NAME, TRACE_NAME = "seed", "trace"
 
+STOP_NAMES = ("stop", "stop_token_ids", "stop_regex")  # options that end a text where it says so
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
 
 
@@ -54,6 +55,7 @@ class RunOptions:
         stream: the body runs in a thread and `run` returns at once.
         backend: what was given as backend, or None.
         use_thread: false waits for each operation before the body goes on.
+        trace: the run is recorded, for `state.show()`.
     """
 
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -62,10 +64,12 @@ class RunOptions:
     stream: bool = False
     backend: Any = None
     use_thread: bool = True
+    trace: bool = False
 
     def __post_init__(self) -> None:
         flag("stream", self.stream, UserInputError)
         flag("use_thread", self.use_thread, UserInputError)
+        flag("trace", self.trace, UserInputError)
 
 
 def split_options(
@@ -87,8 +91,8 @@ def split_options(
             rest[name] = value
         elif name in YIELDING_NAMES:
             _keep(sampling, YIELDING_NAMES[name], value)
-        elif name == SEED_NAME:
-            _keep(control, "seed", value)
+        elif name in (SEED_NAME, TRACE_NAME):
+            _keep(control, name, value)
         else:
             rest[name] = value
     if sampling or "seed" in control:
@@ -121,6 +125,11 @@ def resolve_sampling(
     `is_number`: it is to be an int or a float, which ends at a space or at the end of a line.
     """
     own = _checked(SamplingParams(**{**defaults, **given}))
+    if is_number and own.min_new_tokens:
+        raise SamplingError(
+            f"min_new_tokens is {own.min_new_tokens} for a number, which ends where it is whole; "
+            "leave min_tokens out, or ask for more digits by regex."
+        )
     added = (*template_stop, *(NUMBER_STOPS if is_number else ()))
     more = [item for item in added if item not in own.stop]
     return replace(own, stop=(*own.stop, *more)) if more else own

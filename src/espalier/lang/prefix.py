@@ -12,6 +12,7 @@ import asyncio
 from espalier.errors import EspalierError
 from espalier.lang.failure import Failure
 from espalier.lang.program import ActiveStream, Program, call_slots
+from espalier.lang.recording import CallRecorder
 from espalier.types import Prompt, Usage
 
 
@@ -21,10 +22,17 @@ class SharedPrefix(ActiveStream):
     Used on the loop's thread.
     """
 
-    __slots__ = ("_after", "_num_computed", "_program", "_prompt", "_task")
+    __slots__ = ("_after", "_num_computed", "_program", "_prompt", "_record", "_task")
 
-    def __init__(self, program: Program, prompt: Prompt, after: SharedPrefix | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        prompt: Prompt,
+        after: SharedPrefix | None,
+        record: CallRecorder | None = None,
+    ) -> None:
         self._after = after
+        self._record = record
         self._program = program
         self._num_computed = 0  # prompt tokens that no branch has answered for
         self._prompt = prompt
@@ -56,17 +64,26 @@ class SharedPrefix(ActiveStream):
         self._task.cancel()
 
     async def _fill(self) -> None:
-        backend = self._program.backend
+        backend, record = self._program.backend, self._record
         try:
             if self._after is not None:
                 await self._after.ready()
                 self._num_computed = self._after.take_computed()
                 self._after = None
+            if record is not None:
+                record.started(self._prompt)
             async with call_slots(backend):
+                if record is not None:
+                    record.sent()
                 usage = await backend.prefill(self._prompt)
+            if record is not None:
+                record.answered(usage, backend)
+                record.prefilled(usage)
             self._num_computed += usage.computed_tokens
-        except EspalierError:
+        except EspalierError as error:
             # Only a hint: whatever is wrong with the prompt, each fork's own call will say so.
+            if record is not None:
+                record.failed(str(error), is_cancelled=False)
             return
         finally:
             self._program.stream_stopped(self)

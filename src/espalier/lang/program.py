@@ -9,15 +9,18 @@ import asyncio
 import contextvars
 import itertools
 import threading
+import uuid
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from espalier.backends.base import Backend, RoleTemplate, derive_seed
 from espalier.errors import ChatTemplateError, ProgramError
 from espalier.lang import loop
+from espalier.lang.chat_template import template_for_model
 from espalier.lang.failure import Failure
 from espalier.lang.options import RunOptions
 from espalier.lang.promise import Promise
+from espalier.lang.recording import RunRecorder
 from espalier.lang.usage import UsageNode, active_logs
 from espalier.types import Usage
 
@@ -40,11 +43,18 @@ class ActiveStream:
 class Program:
     """Shared by a state and all of its forks."""
 
-    def __init__(self, backend: Backend, options: RunOptions, key: int) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        options: RunOptions,
+        key: int,
+        recorder: RunRecorder | None = None,
+    ) -> None:
         self.backend = backend
         self.options = options
         self.key = key
         self.node = UsageNode()
+        self.recorder = recorder  # None where the run is not recorded
         self.failure: Failure | None = None
         self.ret_value: Any = None
         self.read_names: set[str] = set()  # variables whose value somebody has asked for
@@ -57,6 +67,8 @@ class Program:
         self._nested = itertools.count()
         self._template: RoleTemplate | None = None
         self._stops: tuple[str, ...] | None = None
+        self.reads_chat = bool(getattr(backend, "reads_chat", False))
+        self.state_id = uuid.uuid4().hex if self.reads_chat else ""
         for log in self._logs:
             log.program_started(backend.model_name)
 
@@ -66,18 +78,19 @@ class Program:
         return self.options.seed
 
     def role_template(self) -> RoleTemplate:
-        """The backend's chat template; raises ChatTemplateError where the model has none."""
+        """The backend's chat template; where the model has none, one by its name."""
         if self._template is None:
-            self._template = self.backend.role_template()
+            backend = self.backend
+            self._template = template_for_model(backend.model_name, backend.role_template)
         return self._template
 
     def template_stops(self) -> tuple[str, ...]:
-        """Stops of the chat template, none where there is no template."""
+        """Stops of the chat template, none where the model has none and no role has been used."""
         if self._stops is None:
             try:
-                self._stops = tuple(self.role_template().stop)
+                self._stops = tuple((self._template or self.backend.role_template()).stop)
             except ChatTemplateError:
-                self._stops = ()
+                return ()
         return self._stops
 
     def nested_key(self) -> int:
@@ -103,6 +116,8 @@ class Program:
     def end_body(self) -> None:
         """Says that the body will submit nothing more."""
         self.body_ended.resolve(None)
+        if self.recorder is not None:
+            self.recorder.ended()
         for log in self._logs:
             log.program_ended()
 
@@ -152,9 +167,14 @@ async_body_thread: contextvars.ContextVar[int | None] = contextvars.ContextVar(
 )
 
 
+def may_not_block() -> bool:
+    """True where blocking this thread would never end or would stop its loop."""
+    return loop.on_loop_thread() or async_body_thread.get() == threading.get_ident()
+
+
 def refuse_blocking(what: str, instead: str) -> None:
     """Raises ProgramError where blocking this thread would never end or would stop its loop."""
-    if loop.on_loop_thread() or async_body_thread.get() == threading.get_ident():
+    if may_not_block():
         raise ProgramError(
             f"{what} blocks, which stops the event loop that it waits for; in an async program "
             f"write {instead}."

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, overload
 
 from espalier.backends.base import Message
-from espalier.errors import UnsupportedError, UserInputError
+from espalier.errors import ProgramError, UnsupportedError, UserInputError
 from espalier.lang import iterate
 from espalier.lang.failure import Failure
 from espalier.lang.group import GATHER, ProgramStateGroup
 from espalier.lang.ir import SglExpr
 from espalier.lang.ops import AdoptOp, ForkOp
+from espalier.lang.program import may_not_block
 from espalier.lang.promise import Promise
 from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
 from espalier.lang.submission import append
 from espalier.lang.variables import Variable
 from espalier.lang.writing import Writer
+from espalier.report.view import RunView
 from espalier.types import Usage
 
 MAX_FORKS = 65_536
@@ -86,7 +89,10 @@ class ProgramState(Writer):
         """Sets a variable at once, whatever is queued; nothing is appended."""
         if not isinstance(name, str):
             raise UserInputError(f"the variable name is {name!r}; text is allowed.")
-        self._writable().variables.declare(Variable.set_to(name, value))
+        stream = self._writable()
+        stream.variables.declare(Variable.set_to(name, value))
+        if stream.record is not None:
+            stream.record.variable(name, "set", value)
 
     def get_meta_info(self, name: str) -> Any:
         """The meta_info of the call that set a variable (a list for n > 1), or None."""
@@ -150,13 +156,39 @@ class ProgramState(Writer):
         """`error` for async programs."""
         return await self.reader.ask_async(_nothing, Failure.raised)
 
-    def usage(self) -> Usage:
-        """What the calls of this state and of its forks cost, once this state's have ended."""
-        return self.reader.ask_blocking("usage", "ausage", _usage, self._failed_usage)
+    def usage(self, name: str | None = None) -> Usage:
+        """What the calls of this state, its forks and the programs it ran cost, once they ended.
 
-    async def ausage(self) -> Usage:
+        With a name: what the call cost that set this variable; of a variable that join gathered,
+        what the calls of all forks cost; nothing for one that no call set.
+        """
+        if name is None:
+            return self.reader.ask_blocking("usage", "ausage", _usage, self._failed_usage)
+        return _copied(self.reader.ended_blocking(name).usage)
+
+    async def ausage(self, name: str | None = None) -> Usage:
         """`usage` for async programs."""
-        return await self.reader.ask_async(_usage, self._failed_usage)
+        if name is None:
+            return await self.reader.ask_async(_usage, self._failed_usage)
+        return _copied((await self.reader.ended_async(name)).usage)
+
+    def show(self) -> RunView:
+        """A drawing of the whole run that this state is part of, as far as it has come.
+
+        The run must be recorded: `f.run(..., trace=True)`, or `with record_run():` around it. In a
+        notebook the drawing shows itself; `.save(path)` writes one HTML file, `.html` is its text.
+        Waits for what has been appended, except inside an async program. Raises ProgramError where
+        the run is not recorded.
+        """
+        recorder = self.stream.program.recorder
+        if recorder is None:
+            raise ProgramError(
+                "this run was not recorded: run it with trace=True, or inside "
+                "`with espalier.record_run():`."
+            )
+        if not may_not_block():
+            self.error()
+        return recorder.view()
 
     def _failed_usage(self, failure: Failure) -> Usage:
         return self.stream.node.total()
@@ -289,6 +321,10 @@ def _messages(stream: Stream) -> list[Message]:
 
 def _nothing(stream: Stream) -> None:
     return None
+
+
+def _copied(usage: Usage | None) -> Usage:
+    return Usage() if usage is None else replace(usage)
 
 
 def _usage(stream: Stream) -> Usage:

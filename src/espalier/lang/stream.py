@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from espalier.backends.base import ChoiceScores, GenerateResult, derive_seed
+from espalier.backends.base import Chat, ChoiceScores, Chosen, GenerateResult, derive_seed
 from espalier.errors import ProgramError
 from espalier.lang import loop
 from espalier.lang.failure import Failure
@@ -23,11 +24,13 @@ from espalier.lang.ir import SglExpr
 from espalier.lang.prefix import SharedPrefix
 from espalier.lang.program import ActiveStream, Program, call_slots
 from espalier.lang.promise import Promise
+from espalier.lang.recording import CallRecorder, StateRecorder
 from espalier.lang.transcript import Transcript, extended
 from espalier.lang.usage import UsageNode
 from espalier.lang.variables import Scope, Variable, Variables
+from espalier.report.record import SHARED_PREFIX
 
-R = TypeVar("R", GenerateResult, ChoiceScores)
+R = TypeVar("R", GenerateResult, ChoiceScores, Chosen)
 _CALL, _FORK = 0, 1  # branches of a stream's keys
 
 
@@ -59,6 +62,7 @@ class Snapshot:
     transcript: Transcript
     prefix: SharedPrefix | None
     num_cached_segments: int
+    num_pieces: int = 0  # of the parent's record
 
 
 ForkPoint = Promise[Snapshot | Failure]
@@ -94,6 +98,7 @@ class Stream(ActiveStream):
         "open_role",
         "outer_scopes",
         "program",
+        "record",
         "scopes",
         "transcript",
         "variables",
@@ -106,6 +111,7 @@ class Stream(ActiveStream):
         self.transcript = Transcript()
         self.failure: Failure | None = None
         self.feed: Feed | None = Feed() if program.options.stream else None
+        self.record: StateRecorder | None = None  # where the run is recorded
         self.joined = False
         self.scopes: list[Scope] = []
         self.children: weakref.WeakSet[Stream] = weakref.WeakSet()
@@ -169,9 +175,11 @@ class Stream(ActiveStream):
         """`size` streams that go on from a fork point, each beginning with an `adopt` operation."""
         self._num_forks += 1
         children = []
+        records = None if self.record is None else self.record.forks(size)
         for index in range(size):
             key = derive_seed(self.key, _FORK, self._num_forks, index)
             child = Stream(self.program, key, self.node.child(), self)
+            child.record = None if records is None else records[index]
             child._ops.append(adopt(point))
             self.children.add(child)
             children.append(child)
@@ -255,10 +263,14 @@ class Stream(ActiveStream):
                 self._shared = (
                     num_segments,
                     shared,
-                    SharedPrefix(self.program, prompt, self._prefix),
+                    SharedPrefix(self.program, prompt, self._prefix, self._prefix_record()),
                 )
             num_cached, _, prefix = self._shared
-        return Snapshot(self.transcript.copy(), prefix, num_cached)
+        num_pieces = 0 if self.record is None else len(self.record.record.pieces)
+        return Snapshot(self.transcript.copy(), prefix, num_cached, num_pieces)
+
+    def _prefix_record(self) -> CallRecorder | None:
+        return None if self.record is None else self.record.call(SHARED_PREFIX, None, None)
 
     def begin_after(self, prefix: SharedPrefix) -> None:
         """Has the first call wait for a prompt that is known to begin this one."""
@@ -271,15 +283,33 @@ class Stream(ActiveStream):
         self.num_cached_segments = snapshot.num_cached_segments
         self.num_inherited_segments = len(self.transcript.segments)
         self.num_inherited_messages = len(self.transcript.messages)
+        if self.record is not None:
+            self.record.began_with(snapshot.num_pieces)
         self.append_text(self.transcript.text())
 
-    async def call(self, start: Callable[[], Awaitable[R]]) -> R:
+    def chat(self) -> Chat | None:
+        """The messages for the next call, where the backend reads them."""
+        if not self.program.reads_chat:
+            return None
+        return self.transcript.chat(self.program.state_id)
+
+    async def call(
+        self, start: Callable[[], Awaitable[R]], record: CallRecorder | None = None
+    ) -> R:
         """Makes a call of the model, after the prompt shared at the last fork, and counts it."""
+        started_at_s = time.perf_counter()
         prefix, self._prefix = self._prefix, None
+        if record is not None:
+            record.started(self.transcript.prompt())
         if prefix is not None:
             await prefix.ready()
         async with call_slots(self.program.backend):
+            if record is not None:
+                record.sent()
             result = await start()
+        result.usage.took(started_at_s, time.perf_counter())
+        if record is not None:
+            record.answered(result.usage, self.program.backend)
         if prefix is not None:
             prefix.settle(result.usage)
         self.program.record(self.node, result.usage)

@@ -8,24 +8,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from espalier.errors import ProgramError
-from espalier.lang.calls import GenerateOp, SelectOp
+from espalier.lang.calls import CallOp, GenerateOp, SelectOp
+from espalier.lang.config import global_config
 from espalier.lang.ir import (
     SglConstantText,
     SglExpr,
     SglGen,
     SglPromised,
+    SglReasoning,
+    SglReasoningVariable,
     SglRoleBegin,
     SglRoleEnd,
     SglSelect,
+    SglSeparateReasoning,
     SglVarScopeBegin,
     SglVarScopeEnd,
-    as_expr,
-    parts_of,
 )
 from espalier.lang.location import call_site
 from espalier.lang.ops import AskOp, PromisedTextOp, RoleOp, ScopeOp, TextOp
-from espalier.lang.options import resolve_logprobs, resolve_sampling
+from espalier.lang.options import STOP_NAMES, resolve_logprobs, resolve_sampling
 from espalier.lang.program import refuse_blocking
+from espalier.lang.reasoning import ReasoningOp
+from espalier.lang.reasoning_format import marks_of
+from espalier.lang.separation import parts_to_append
 from espalier.lang.stream import Op, Stream
 from espalier.lang.variables import Scope, Variable
 from espalier.lang.writing import changed_role
@@ -44,12 +49,17 @@ class _Draft:
 def append(stream: Stream, value: object) -> None:
     """Appends a value; raises where the user's line is wrong, and then appends nothing."""
     draft = _Draft([], [], stream.open_role, list(stream.scopes))
-    for part in parts_of(as_expr(value)):
+    for part in parts_to_append(value):
         _add(stream, draft, part)
     stream.check_open()
     stream.open_role, stream.scopes = draft.open_role, draft.scopes
     for variable in draft.declared:
         stream.variables.declare(variable)
+    if stream.record is not None:
+        for op in draft.ops:
+            if isinstance(op, CallOp):
+                name, line = op.variable.name, op.location
+                op.record = stream.record.call(op.kind, name, line, op.num_samples)
     stream.enqueue(draft.ops)
     if not stream.program.options.use_thread and any(op.wakes for op in draft.ops):
         wait_settled(stream)
@@ -70,6 +80,8 @@ def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
                 draft.ops.append(TextOp(part.value))
         case SglGen():
             draft.ops.append(_generate_op(stream, draft, part))
+        case SglReasoning():
+            draft.ops.append(_generate_op(stream, draft, part.gen, part))
         case SglSelect():
             variable = _declare(stream, draft, part.name, 1)
             draft.ops.append(SelectOp(variable, stream.next_call_key(), part))
@@ -83,6 +95,8 @@ def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
             draft.ops.append(ScopeOp(scope, call_site(), begins=True))
         case SglVarScopeEnd():
             _end_scope(draft, part)
+        case SglReasoningVariable():
+            pass  # the generation before it has declared it
         case _:
             raise ProgramError(f"{part!r} cannot be appended to a state.")
 
@@ -94,17 +108,36 @@ def _declare(stream: Stream, draft: _Draft, name: str | None, num_samples: int) 
     return variable
 
 
-def _generate_op(stream: Stream, draft: _Draft, gen: SglGen) -> GenerateOp:
+def _generate_op(
+    stream: Stream, draft: _Draft, gen: SglGen, separate: SglReasoning | None = None
+) -> GenerateOp:
     program = stream.program
     options = program.options
     key = stream.next_call_key()
     given = gen.sampling
     if program.seed is not None and "sampling_seed" not in given:
         given = {**given, "sampling_seed": key}
+    if not global_config.skip_special_tokens_in_output:
+        given = {**given, "skip_special_tokens": False}
     is_number = gen.form is not None and gen.form.is_number
     sampling = resolve_sampling(options.sampling, given, is_number, program.template_stops())
     logprobs = resolve_logprobs(options.logprobs, gen.logprobs)
     variable = _declare(stream, draft, gen.name, sampling.n)
+    if separate is not None:
+        name = SglSeparateReasoning.process_name_for_reasoning(gen.name)
+        return ReasoningOp(
+            variable,
+            gen.location,
+            key,
+            sampling=sampling,
+            logprobs=logprobs,
+            form=gen.form,
+            reasoning=_declare(stream, draft, name, sampling.n),
+            marks=marks_of(separate.model_type),
+            keeps_reasoning=separate.keep_reasoning,
+            template_stops=program.template_stops(),
+            has_stops=any(gen.sampling.get(n) or options.sampling.get(n) for n in STOP_NAMES),
+        )
     return GenerateOp(
         variable, gen.location, key, sampling=sampling, logprobs=logprobs, form=gen.form
     )

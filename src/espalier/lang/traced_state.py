@@ -23,15 +23,16 @@ from espalier.lang.ir import (
     SglConstantText,
     SglExpr,
     SglGen,
+    SglReasoning,
+    SglReasoningVariable,
     SglRoleBegin,
     SglRoleEnd,
     SglSelect,
     SglVarScopeBegin,
     SglVarScopeEnd,
-    as_expr,
-    parts_of,
 )
 from espalier.lang.location import call_site
+from espalier.lang.separation import parts_to_append
 from espalier.lang.writing import Writer, changed_role
 
 MAX_TRACED_FORKS = 65_536
@@ -77,7 +78,7 @@ class TracedState(Writer):
 
     def _append(self, value: object) -> None:
         self._check_writable()
-        for part in parts_of(as_expr(value)):
+        for part in parts_to_append(value):
             self._add(part)
 
     def _add(self, part: SglExpr) -> None:
@@ -94,20 +95,23 @@ class TracedState(Writer):
             self.scopes.append((part.name, index))
         if isinstance(part, CALLS):
             self._declare(part, index)
+        if isinstance(part, SglReasoningVariable):
+            answer = self.variables[part.answer]
+            num_samples = len(answer) if isinstance(answer, list) else 1
+            self.variables[part.name] = _read(part.name, index, num_samples)
 
-    def _declare(self, call: SglGen | SglSelect | SglDeferred, index: int) -> None:
+    def _declare(self, call: SglGen | SglReasoning | SglSelect | SglDeferred, index: int) -> None:
         name = call.name
         if name is not None and not isinstance(name, str):
             raise not_traceable("the name of a variable is known only when the program runs.")
+        if isinstance(call, SglReasoning):
+            call = call.gen
         given = call.sampling if isinstance(call, SglGen) else {}
         if isinstance(call, SglDeferred):
             given = call.arguments
         num_samples = given.get("n") or 1
-        self.variables[name] = (
-            SglVariable(name, index)
-            if not isinstance(num_samples, int) or num_samples == 1
-            else [SglVariable(name, index, (sample,)) for sample in range(num_samples)]
-        )
+        is_known = isinstance(num_samples, int)
+        self.variables[name] = _read(name, index, num_samples if is_known else 1)
 
     def _end_scope(self, part: SglVarScopeEnd) -> None:
         if not self.scopes or self.scopes[-1][0] != part.name:
@@ -338,3 +342,10 @@ class TracedCopy:
 
     async def __aexit__(self, *details: Any) -> None:
         self.__exit__(*details)
+
+
+def _read(name: str | None, node: int, num_samples: int) -> Any:
+    """What reading a variable that a node sets gives: a list for several samples."""
+    if num_samples == 1:
+        return SglVariable(name, node)
+    return [SglVariable(name, node, (sample,)) for sample in range(num_samples)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from espalier.backends.base import Message, RoleTemplate
+from espalier.backends.base import Chat, Message, RoleTemplate
 from espalier.errors import RoleError
 from espalier.lang.ir import SglConstantText, SglExpr, SglRoleBegin, SglRoleEnd
 from espalier.types import Prompt, Segment, TextSegment, TokenSegment
@@ -73,6 +73,12 @@ class Transcript:
         self.messages.append({"role": role, "content": content})
         self.open_role = None
         return text
+
+    def chat(self, state_id: str) -> Chat:
+        """The messages so far, and the one that is open."""
+        messages = tuple(dict(message) for message in self.messages)
+        text = "" if self.open_role is None else self.text(self._role_start)
+        return Chat(messages, self.open_role, text, state_id)
 
     def extend(self, segments: Sequence[Segment], messages: Sequence[Message]) -> str:
         """Appends what another transcript added after it was copied; returns the text."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from espalier.types import Usage
 
@@ -28,15 +29,53 @@ class UsageNode:
         self.children.append(node)
         return node
 
+    def adopt(self, node: UsageNode) -> None:
+        """Counts a program that was run inside this one's body as part of it."""
+        self.children.append(node)
+
     def total(self) -> Usage:
         """The sum over this node and all below."""
-        total = Usage()
-        stack = [self]
-        while stack:
-            node = stack.pop()
+        return total_of([self])
+
+
+def total_of(nodes: Iterable[UsageNode]) -> Usage:
+    """The sum over nodes and all below them, each counted once."""
+    total = Usage()
+    stack, seen = list(nodes), set[UsageNode]()
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
             total.add(node.usage)
             stack.extend(node.children)
-        return total
+    return total
+
+
+class Counted(Protocol):
+    """What `usage_of` needs of a state."""
+
+    @property
+    def stream(self) -> HasNode:
+        """The state's stream."""
+        ...
+
+
+class HasNode(Protocol):
+    """Something whose calls are counted in a node."""
+
+    @property
+    def node(self) -> UsageNode:
+        """The node."""
+        ...
+
+
+def usage_of(states: Iterable[Counted]) -> Usage:
+    """The sum over states with their forks and nested programs, such as those of a batch.
+
+    Does not wait: it counts the calls that have ended. A state that is part of another one given
+    is counted once.
+    """
+    return total_of(state.stream.node for state in states)
 
 
 class UsageLog:

@@ -13,6 +13,7 @@ from typing import Any
 from espalier.errors import BackendError
 from espalier.lang.feed import Feed
 from espalier.lang.promise import ErrorSource, Promise
+from espalier.types import Usage
 
 
 class Variable:
@@ -21,10 +22,12 @@ class Variable:
     Attributes:
         kick: makes the state that will set it go on; None once it cannot be needed.
         meta: the meta_info of the call that set it: a dict, a list of them, or None.
+        usage: what the call that set it cost (of a gathered one, all of its calls); None where no
+            call did.
         feeds: its text as it comes, one for each sample; empty where nothing streams.
     """
 
-    __slots__ = ("feeds", "kick", "meta", "name", "promise", "texts")
+    __slots__ = ("feeds", "kick", "meta", "name", "promise", "texts", "usage")
 
     def __init__(
         self, name: str | None, kick: Callable[[], None] | None, num_feeds: int = 0
@@ -32,6 +35,7 @@ class Variable:
         self.name = name
         self.kick = kick
         self.meta: Any = None
+        self.usage: Usage | None = None
         self.texts: Any = None  # the text, or a list of them, where the value is another
         self.feeds = [Feed() for _ in range(num_feeds)]
         self.promise: Promise[Any] = Promise()

@@ -33,7 +33,7 @@ def json_block(element_id: str, value: Any) -> str:
 @cache
 def asset(name: str) -> str:
     """A file of this package's `assets` folder, such as "page.css"."""
-    return files("espalier.report").joinpath("assets", name).read_text(encoding="utf-8")
+    return (files("espalier.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
