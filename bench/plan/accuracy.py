@@ -41,29 +41,31 @@ class Case:
     options: tuple[tuple[str, Any], ...] = ()
 
 
+_STORY = (("temperature", 0.5), ("seed", 3))  # as the example runs it
 CASES = [
-    Case("quickstart", "capital", lambda _: ["France", "Japan", "Egypt", "Germany"]),
-    Case("few_shot", "classify", lambda m: m.SENTENCES),
-    Case("few_shot", "extract", lambda m: m.FACTS),
-    Case("multi_turn", "conversation", lambda m: [m.QUESTIONS]),
+    Case("quickstart", "capital", lambda _: [("France",), ("Japan",), ("Egypt",), ("Germany",)]),
+    Case("few_shot", "classify", lambda m: [(sentence,) for sentence in m.SENTENCES]),
+    Case("few_shot", "extract", lambda m: [(sentence,) for sentence in m.FACTS]),
+    Case("multi_turn", "conversation", lambda m: [(m.QUESTIONS,)]),
     Case(
         "essay_judge",
         "judge",
         lambda m: [(m.ESSAY, m.TOPIC), (m.OTHER_ESSAY, m.TOPIC)],
         ("comment",),
     ),
-    Case("react_agent", "answer", lambda m: m.QUESTIONS, ("input_*",)),
+    Case(
+        "react_agent", "answer", lambda m: [(question,) for question in m.QUESTIONS], ("input_*",)
+    ),
     Case(
         "tree_of_thought",
         "storyteller",
         lambda _: [()],
         (),
-        (("temperature", 0.5), ("seed", 3)),
+        _STORY,
     ),
-    Case("tree_of_thought", "vote", lambda m: [[m.storyteller.run(**dict(_STORY)).ret_value]]),
-    Case("extract", "extract", lambda m: m.MESSAGES, ("order",)),
+    Case("tree_of_thought", "vote", lambda m: [(m.storyteller.run(**dict(_STORY)).ret_value,)]),
+    Case("extract", "extract", lambda m: [(message,) for message in m.MESSAGES], ("order",)),
 ]
-_STORY = (("temperature", 0.5), ("seed", 3))
 
 
 @dataclass(frozen=True)

@@ -232,24 +232,17 @@ class SglFunction(Compilable):
 
         `model`: as for Engine; its tokenizer and template are used. `cache_tokens`: size of the
         prefix cache, "unlimited", or None for what an engine on this machine would have.
-        `output_tokens`: tokens of each answer, or a dict by variable ("*": of all others); `assume`:
-        answers by variable; a list is taken in turn. `prices`: a JSON file, None for the example.
-        `on_error`: "raise", or "return" to go on after a row that fails. `options` are those of
-        `run`, such as max_new_tokens.
+        `output_tokens`: tokens of each answer, or a dict by variable ("*": of all others).
+        `assume`: answers by variable; a list is taken in turn. `prices`: a JSON file, None for the
+        example. `on_error`: "raise", or "return" to go on after a row that fails. `options` are
+        those of `run`, such as max_new_tokens.
         """
-        from espalier.lang.planning import PlanJob, PlanRow, run_plan
+        from espalier.lang.planning import PlanJob, checked_rows, run_plan
 
         run_options, rest = split_options(options, frozenset())
         if rest:
             raise TypeError(f"plan() got {', '.join(sorted(rest))}, which is no option of a run.")
-        rows = []
-        for index, item in enumerate(self._checked_batch(batch)):
-            try:
-                rows.append(PlanRow(index, self._item(index, item)))
-            except (TypeError, UserInputError) as error:
-                if on_error == "raise":
-                    raise
-                rows.append(PlanRow(index, None, error))
+        rows = checked_rows(self._checked_batch(batch), self._item, on_error)
         job = PlanJob(
             self.func,
             rows,

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from espalier.plan.planning import Planning
 
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRow:
     """A row: its number for messages, and its arguments or what is wrong with them."""
 
     number: int
-    arguments: tuple[tuple[Any, ...], dict[str, Any]] | None
+    arguments: Arguments | None
     error: Exception | None = None
 
 
@@ -63,6 +66,22 @@ class PlanJob:
             raise UserInputError(
                 "stream and backend have no place in a plan: no model is run. Leave them out."
             )
+
+
+def checked_rows(
+    batch: Sequence[Any], check: Callable[[int, Any], Arguments], on_error: str
+) -> list[PlanRow]:
+    """The items of a batch as rows; raises what `check` raises for the first that is wrong."""
+
+    def row(index: int, item: Any) -> PlanRow:
+        try:
+            return PlanRow(index, check(index, item))
+        except (TypeError, UserInputError) as error:
+            if on_error == "raise":
+                raise
+            return PlanRow(index, None, error)
+
+    return [row(index, item) for index, item in enumerate(batch)]
 
 
 def run_plan(job: PlanJob) -> Plan:

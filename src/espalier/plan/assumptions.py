@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from espalier.errors import UserInputError, shown
 from espalier.types import whole_number
 
+T = TypeVar("T", int, str)
 DEFAULT_OUTPUT_TOKENS = 32  # of an answer of free text whose length nobody states
 MAX_STATED_TOKENS = 1 << 20
 
@@ -117,8 +118,8 @@ class Turns:
         return self._take(self.assumptions.texts, self._next_text, name)
 
     def _take(
-        self, values: Mapping[str, tuple[Any, ...]], positions: dict[str, int], name: str | None
-    ) -> Any:
+        self, values: Mapping[str, tuple[T, ...]], positions: dict[str, int], name: str | None
+    ) -> T | None:
         if name is None or name not in values:
             return None
         self.used.add(name)

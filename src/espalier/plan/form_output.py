@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import TypeVar
 
 from espalier.constrain.guide import Guide, TailChange
 from espalier.constrain.shortest import shortest_bytes, single_byte_tokens
@@ -16,6 +17,8 @@ from espalier.engine.constraints import Constraints
 from espalier.errors import UserInputError
 from espalier.tokenizer.tokenizer import Tokenizer
 
+K = TypeVar("K")
+V = TypeVar("V")
 MAX_REMEMBERED = 4096
 
 
@@ -72,7 +75,7 @@ class FormOutputs:
         return found
 
 
-def _drop_old(entries: OrderedDict[object, object] | OrderedDict[Constraint, str | None]) -> None:  # type: ignore[type-arg]
+def _drop_old(entries: OrderedDict[K, V]) -> None:
     while len(entries) > MAX_REMEMBERED:
         entries.popitem(last=False)
 

@@ -86,7 +86,8 @@ def _arrow(flow: Flow, places: Sequence[tuple[int, int]]) -> str:
     if start >= end:  # a loop: back to itself, or to a part above
         side = max(from_x, places[end][0]) + BOX_WIDTH
         to_y, out_y = y + BOX_HEIGHT // 2 - 10, from_y + BOX_HEIGHT // 2 + 10
-        path = f"M{from_x + BOX_WIDTH} {out_y}C{side + 26} {out_y} {side + 26} {to_y} {side + 3} {to_y}"
+        bow = side + 26
+        path = f"M{from_x + BOX_WIDTH} {out_y}C{bow} {out_y} {bow} {to_y} {side + 3} {to_y}"
         return f'<g>{title}<path class="flow" d="{path}"/></g>'
     from_x, from_y = from_x + BOX_WIDTH // 2, from_y + BOX_HEIGHT
     middle = (from_y + y) // 2

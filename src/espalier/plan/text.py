@@ -35,7 +35,7 @@ def _title(plan: Plan) -> list[str]:
 
 def _table(plan: Plan) -> list[str]:
     shown = plan.parts[:MAX_SHOWN_PARTS]
-    rows = [_HEAD]
+    rows: list[tuple[str, ...]] = [_HEAD]
     rows += [_row(_part_name(part, _files(plan)), part.counts) for part in shown]
     rest = plan.parts[MAX_SHOWN_PARTS:]
     if rest:
@@ -111,7 +111,9 @@ def _sharing(plan: Plan) -> list[str]:
 
 def _prices(plan: Plan) -> list[str]:
     costs, prices = plan.costs, plan.prices
-    rows = [("price in " + prices.currency, "no sharing", "with cache", "saved")]
+    rows: list[tuple[str, ...]] = [
+        ("price in " + prices.currency, "no sharing", "with cache", "saved")
+    ]
     rows += [_cost_row(cost) for cost in costs]
     return [*_aligned(rows), *_wrapped([f"Prices as of {prices.date}, from {prices.source}."])]
 
