@@ -29,6 +29,7 @@ class PlannedAnswer:
     num_generated: int
     num_forced: int = 0
     num_start: int = 0  # tokens that are known before the first step
+    num_last: int = 1  # tokens at the end that come at once, and so are never computed
 
 
 @dataclass(slots=True)
@@ -157,10 +158,14 @@ class Answers:
         limit, ids = params.max_new_tokens, output.token_ids
         num_ends = 0 if output.ends_itself else 1
         num_generated = min(len(ids) + num_ends, limit)
+        num_last = output.num_last if num_generated == len(ids) else 1
         if length is not None and min(length, limit) > num_generated:
             num_generated = min(length, limit)
             ids += self._filler(num_generated - num_ends - len(ids), 0)
-        return PlannedAnswer(output.text, ids, num_generated, output.num_forced, output.num_start)
+            num_last = 1
+        return PlannedAnswer(
+            output.text, ids, num_generated, output.num_forced, output.num_start, num_last
+        )
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:

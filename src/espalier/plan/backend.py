@@ -95,8 +95,9 @@ class PlanBackend:
         ends = []
         cached = len(ids)
         for answer in answers:
-            # The last token that is generated is never computed.
-            num_computed = min(len(answer.token_ids), max(0, answer.num_generated - 1))
+            # What comes with the last choice is never computed.
+            num_computed = max(0, answer.num_generated - answer.num_last)
+            num_computed = min(len(answer.token_ids), num_computed)
             node = tree.insert(ids + answer.token_ids[:num_computed])[0] if num_computed else prompt
             mark_generated(prompt, node)
             limit = len(ids) + max(answer.num_start, 0) - 1

@@ -31,6 +31,8 @@ class FormOutput:
         token_ids: its tokens.
         num_forced: those of them that need no choice by the model.
         num_start: tokens that every output begins with.
+        num_last: tokens that came with the last choice, itself included: where the output ends
+            with them, none of them is ever computed.
         ends_itself: nothing may follow, so that no end token comes.
         has_form: false where the assumed text breaks the form: it is counted as free text then.
     """
@@ -39,6 +41,7 @@ class FormOutput:
     token_ids: tuple[int, ...]
     num_forced: int
     num_start: int
+    num_last: int
     ends_itself: bool
     has_form: bool
 
@@ -88,6 +91,7 @@ class _Follower:
         self._guide = guide
         self._max_tokens = max_tokens
         self._ids: list[int] = []
+        self._num_last = 1
 
     def follow(self, text: str) -> FormOutput:
         target = text.encode()
@@ -103,6 +107,7 @@ class _Follower:
             tuple(self._ids),
             self._guide.num_forced if has_form else 0,
             num_start if has_form else 0,
+            self._num_last if has_form else 1,
             self._guide.must_stop if has_form else False,
             has_form,
         )
@@ -125,6 +130,7 @@ class _Follower:
             except UserInputError:
                 return False
             self._apply(change)
+            self._num_last = max(1, len(change.token_ids))
             if change.num_removed or change.token_ids != [token_id]:
                 planned = []
         return target.startswith(self._bytes())
