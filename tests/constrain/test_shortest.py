@@ -27,11 +27,22 @@ def shortest(kind: ConstraintKind, text: str) -> str | None:
 
 @pytest.mark.parametrize(
     "regex",
-    ["a*", "ab|c", "(ab){2,3}|bbbcc", "[bc]+a?", "a(b|c)(b|c)c", "(a|bc)*c{3}", "c?b?a?abc", "b{4}"],
+    [
+        "a*",
+        "ab|c",
+        "(ab){2,3}|bbbcc",
+        "[bc]+a?",
+        "a(b|c)(b|c)c",
+        "(a|bc)*c{3}",
+        "c?b?a?abc",
+        "b{4}",
+    ],
 )
 def test_no_text_of_a_regex_is_shorter(regex: str) -> None:
     found = shortest(ConstraintKind.REGEX, regex)
-    texts = ("".join(text) for length in range(7) for text in itertools.product("abc", repeat=length))
+    texts = (
+        "".join(text) for length in range(7) for text in itertools.product("abc", repeat=length)
+    )
     first = next(text for text in texts if re.fullmatch(regex, text))
     assert found is not None
     assert re.fullmatch(regex, found)

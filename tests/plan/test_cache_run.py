@@ -55,9 +55,7 @@ class EngineOracle:
         assert slots is not None
         return slots
 
-    def insert(
-        self, node: RadixNode, ids: Int32Array, slots: Int32Array, start: int
-    ) -> RadixNode:
+    def insert(self, node: RadixNode, ids: Int32Array, slots: Int32Array, start: int) -> RadixNode:
         if len(ids) <= start:
             return node
         insertion = self.cache.insert(node, ids, slots[: len(ids)])
@@ -89,13 +87,10 @@ def served_of(given_ids: list[tuple[Ids, Ids]], is_known_whole: bool) -> list[Se
 
 def run_both(served: list[Served], capacity: int | None) -> tuple[list[int], list[int]]:
     tree = PrefixTree()
-    ends = [
-        (tree.insert(one.prompt)[0], tree.insert(one.prompt + one.output)[0]) for one in served
-    ]
+    ends = [(tree.insert(one.prompt)[0], tree.insert(one.prompt + one.output)[0]) for one in served]
     run = CacheRun(capacity)
     found = [
-        run.serve(prompt, one.limit, end)
-        for (prompt, end), one in zip(ends, served, strict=True)
+        run.serve(prompt, one.limit, end) for (prompt, end), one in zip(ends, served, strict=True)
     ]
     oracle = EngineOracle(100_000 if capacity is None else capacity)
     expected = [oracle.serve(one.prompt, one.limit, one.output) for one in served]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,9 +26,9 @@ pieces = st.lists(
 
 
 @pytest.fixture(scope="module", params=["smollm2_path", "gemma3_path"])
-def tokenizer(request: pytest.FixtureRequest) -> Iterator[Tokenizer]:
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     path: Path = request.getfixturevalue(request.param)
-    yield load_planned_model(path).tokenizer
+    return load_planned_model(path).tokenizer
 
 
 @given(pieces, st.booleans())

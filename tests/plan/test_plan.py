@@ -33,11 +33,13 @@ def write(s: sgl.ProgramState, rng: random.Random, depth: int, path: str) -> Non
         s += rng.choice(TEXTS) + rng.choice(TEXTS)
         kind = rng.choice(["gen", "select", "samples", "form", "fork", "role"])
         if kind == "gen":
-            s += gen(name, max_tokens=rng.randint(1, 8), temperature=rng.choice([0.0, 1.0]))
+            s += gen(name, max_tokens=rng.randint(1, 8), temperature=0)
         elif kind == "samples":
             s += gen(name, max_tokens=4, n=2)
         elif kind == "form":
-            s += gen(name, max_tokens=20, regex=rng.choice(["[ab]{2,4}c", "Year: [0-9]{4}", "(ab)+!"]))
+            s += gen(
+                name, max_tokens=20, regex=rng.choice(["[ab]{2,4}c", "Year: [0-9]{4}", "(ab)+!"])
+            )
         elif kind == "select":
             s += select(name, choices=rng.choice(CHOICES))
         elif kind == "role":
@@ -113,9 +115,8 @@ def test_a_small_cache_evicts_as_the_engine_does(
             conversation.run_batch(rows, backend=recorder, num_threads=1, use_thread=False)
     lengths = recorder.recorded.stated([])["output_tokens"]
     plan = conversation.plan(rows, model=tiny, cache_tokens=cache_tokens, output_tokens=lengths)
-    # Where outputs that differ only by chance share tokens the plan's placeholders share more.
     assert plan.total.prompt_tokens == log.usage.prompt_tokens
-    assert plan.total.computed_tokens == pytest.approx(log.usage.computed_tokens, rel=0.02)
+    assert plan.total.computed_tokens == log.usage.computed_tokens
     if cache_tokens < 200:
         assert plan.num_evicted > 0
         assert plan.unlimited_computed_tokens < plan.total.computed_tokens

@@ -41,7 +41,9 @@ def test_insert_tells_what_was_known_and_keeps_every_sequence(given_ids: list[Id
 
 
 @given(requests)
-def test_prompt_tokens_are_counted_once_and_outputs_are_free(given_ids: list[tuple[Ids, Ids]]) -> None:
+def test_prompt_tokens_are_counted_once_and_outputs_are_free(
+    given_ids: list[tuple[Ids, Ids]],
+) -> None:
     tree, in_prompts, in_outputs = PrefixTree(), set[Ids](), set[Ids]()
     for prompt, output in given_ids:
         node, _ = tree.insert(prompt)

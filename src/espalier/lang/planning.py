@@ -91,8 +91,8 @@ def run_plan(job: PlanJob) -> Plan:
     statements that fit nothing; and what opening the model raises.
     """
     from espalier.plan.assumptions import Assumptions
+    from espalier.plan.figures import FailedRow
     from espalier.plan.model import PlannedModel, load_planned_model
-    from espalier.plan.plan import FailedRow
     from espalier.plan.planning import Planning, cache_size
     from espalier.plan.prices import read_prices
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from espalier.backends.base import CallSite
 from espalier.plan.counting import Counts
-from espalier.plan.plan import PartPlan
+from espalier.plan.figures import PartPlan
 from espalier.report.page import escape
 
 MAX_DRAWN_PARTS = 40

@@ -11,8 +11,9 @@ from espalier.plan.answers import Answers
 from espalier.plan.assumptions import Assumptions, Turns
 from espalier.plan.backend import PlanBackend
 from espalier.plan.counting import count
+from espalier.plan.figures import FailedRow, PartPlan, part_names
 from espalier.plan.model import PlannedModel
-from espalier.plan.plan import FailedRow, PartPlan, Plan, part_names
+from espalier.plan.plan import Plan
 from espalier.plan.prices import PriceTable
 from espalier.types import whole_number
 

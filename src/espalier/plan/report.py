@@ -6,8 +6,8 @@ from functools import cache
 from importlib.resources import files
 
 from espalier.plan.counting import PartCounts
+from espalier.plan.figures import PartPlan, PlanFigures
 from espalier.plan.graph_drawing import MAX_DRAWN_PARTS, graph_svg
-from espalier.plan.plan import PartPlan, Plan
 from espalier.plan.prefix_tree import Ids
 from espalier.plan.tree_drawing import tree_svg
 from espalier.plan.tree_outline import Outline, count_requests
@@ -18,7 +18,7 @@ MAX_FAILED_ROWS = 20
 _HEADS = ("Requests", "Prompt", "Cached", "Computed", "Hit rate", "Forced", "Output")
 
 
-def plan_page(plan: Plan) -> str:
+def plan_page(plan: PlanFigures) -> str:
     """The page; text of programs and models is escaped."""
     sections = [_header(plan), _cards(plan), _failed(plan)]
     if plan.parts:
@@ -34,7 +34,7 @@ def _style() -> str:
     return files("espalier.plan").joinpath("plan.css").read_text(encoding="utf-8")
 
 
-def _header(plan: Plan) -> str:
+def _header(plan: PlanFigures) -> str:
     size = (
         "an unlimited cache"
         if plan.cache_tokens is None
@@ -48,7 +48,7 @@ def _header(plan: Plan) -> str:
     )
 
 
-def _cards(plan: Plan) -> str:
+def _cards(plan: PlanFigures) -> str:
     total = plan.total
     cards = [
         (f"{total.requests:,}", "requests"),
@@ -67,7 +67,7 @@ def _cards(plan: Plan) -> str:
     )
 
 
-def _failed(plan: Plan) -> str:
+def _failed(plan: PlanFigures) -> str:
     if not plan.failed:
         return ""
     shown = plan.failed[:MAX_FAILED_ROWS]
@@ -77,7 +77,7 @@ def _failed(plan: Plan) -> str:
     return f'<p class="error">Not planned to the end: {items}{tail}</p>'
 
 
-def _parts(plan: Plan) -> str:
+def _parts(plan: PlanFigures) -> str:
     picture = graph_svg(plan.parts, plan.counts)
     hidden = len(plan.parts) - MAX_DRAWN_PARTS
     note = f'<p class="soft">{hidden:,} more parts are in the table.</p>' if hidden > 0 else ""
@@ -118,7 +118,7 @@ def _cells(name: str, place: str, counts: PartCounts) -> str:
     )
 
 
-def _tree(plan: Plan) -> str:
+def _tree(plan: PlanFigures) -> str:
     def text_of(ids: Ids) -> str:
         return plan.tokenizer.decode(ids, skip_special_tokens=False)
 
@@ -147,7 +147,7 @@ def _tree(plan: Plan) -> str:
     )
 
 
-def _prices(plan: Plan) -> str:
+def _prices(plan: PlanFigures) -> str:
     rows = "".join(
         f'<tr><td>{escape(cost.model)}</td><td class="num">{_money(cost.unshared)}</td>'
         f'<td class="num">{_money(cost.shared)}</td></tr>'
@@ -167,7 +167,7 @@ def _money(amount: float) -> str:
     return f"{amount:,.2f}" if amount >= 1 else f"{amount:.6f}"
 
 
-def _assumed(plan: Plan) -> str:
+def _assumed(plan: PlanFigures) -> str:
     items = "".join(
         f"<li><code>{escape(part.name)}</code>: {escape(part.assumed)}"
         + ("; the program reads it, so that what follows may depend on it" * part.is_read)

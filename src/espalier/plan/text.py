@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from espalier.plan.counting import PartCounts
-from espalier.plan.plan import ModelCost, PartPlan, Plan
+from espalier.plan.figures import ModelCost, PartPlan, PlanFigures
 
 MAX_SHOWN_PARTS = 40
 MAX_SHOWN_ROWS = 5
@@ -13,7 +13,7 @@ WIDTH = 80
 _HEAD = ("part", "requests", "prompt", "computed", "hit rate", "forced", "output")
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: PlanFigures) -> str:
     """The whole plan."""
     blocks = [_title(plan)]
     if plan.parts:
@@ -25,7 +25,7 @@ def plan_text(plan: Plan) -> str:
     return "\n\n".join("\n".join(lines) for lines in blocks)
 
 
-def _title(plan: Plan) -> list[str]:
+def _title(plan: PlanFigures) -> list[str]:
     size = "unlimited" if plan.cache_tokens is None else f"{plan.cache_tokens:,} tokens"
     rows = "1 row" if plan.rows == 1 else f"{plan.rows:,} rows"
     return _wrapped(
@@ -33,7 +33,7 @@ def _title(plan: Plan) -> list[str]:
     )
 
 
-def _table(plan: Plan) -> list[str]:
+def _table(plan: PlanFigures) -> list[str]:
     shown = plan.parts[:MAX_SHOWN_PARTS]
     rows: list[tuple[str, ...]] = [_HEAD]
     rows += [_row(_part_name(part, _files(plan)), part.counts) for part in shown]
@@ -49,7 +49,7 @@ def _table(plan: Plan) -> list[str]:
     return [lines[0], rule, *lines[1:-1], rule, lines[-1]]
 
 
-def _files(plan: Plan) -> set[str]:
+def _files(plan: PlanFigures) -> set[str]:
     return {part.place.rpartition(":")[0] for part in plan.parts if part.place}
 
 
@@ -93,7 +93,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _sharing(plan: Plan) -> list[str]:
+def _sharing(plan: PlanFigures) -> list[str]:
     total = plan.total
     lines = [
         f"Hit rate {total.hit_rate:.1%}; no order and no cache has more than "
@@ -109,7 +109,7 @@ def _sharing(plan: Plan) -> list[str]:
     return _wrapped(lines)
 
 
-def _prices(plan: Plan) -> list[str]:
+def _prices(plan: PlanFigures) -> list[str]:
     costs, prices = plan.costs, plan.prices
     rows: list[tuple[str, ...]] = [
         ("price in " + prices.currency, "no sharing", "with cache", "saved")
@@ -127,7 +127,7 @@ def _money(amount: float) -> str:
     return f"{amount:,.2f}" if amount >= 1 else f"{amount:.6f}"
 
 
-def _assumed(plan: Plan) -> list[str]:
+def _assumed(plan: PlanFigures) -> list[str]:
     by_kind: dict[str, list[str]] = {}
     for part in plan.parts:
         by_kind.setdefault(part.assumed, []).append(part.name)
@@ -146,7 +146,7 @@ def _assumed(plan: Plan) -> list[str]:
     return _wrapped(lines)
 
 
-def _failed(plan: Plan) -> list[str]:
+def _failed(plan: PlanFigures) -> list[str]:
     shown = [f"row {failed.row}: {failed.error}" for failed in plan.failed[:MAX_SHOWN_ROWS]]
     more = len(plan.failed) - len(shown)
     count = "1 row" if len(plan.failed) == 1 else f"{len(plan.failed):,} rows"

@@ -48,6 +48,7 @@ class Tokenizer:
         self._encoder = encoder
         self._special = SpecialTokens(special)
         self._by_text: dict[str, int] = {}
+        self._splits_at_lines: bool | None = None  # found when it is asked for
         self._control_ids = frozenset(vocabulary.ids_of(*_CONTROL_KINDS))
 
     def splits_at_lines(self) -> bool:
@@ -57,9 +58,12 @@ class Tokenizer:
         stands before the line break; the parts after it are encoded with `at_start` false. True
         only where that is known of the scheme, and no token reaches across such a cut.
         """
-        return getattr(self._encoder, "splits_at_lines", False) and not any(
-            _LINE_START.search(piece) for piece in self.vocabulary.pieces
-        )
+        if self._splits_at_lines is None:
+            is_known = getattr(self._encoder, "splits_at_lines", False)
+            self._splits_at_lines = is_known and not any(
+                map(_LINE_START.search, self.vocabulary.pieces)
+            )
+        return self._splits_at_lines
 
     def encode(
         self,
