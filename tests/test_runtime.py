@@ -242,7 +242,7 @@ def test_the_reference_executor_runs_too(folder: Path) -> None:
         assert len(engine.generate("Hello", GREEDY)["output_ids"]) == 6
 
 
-def test_t92_an_engine_is_the_backend_of_programs(engine: Engine) -> None:
+def test_an_engine_is_the_backend_of_programs(engine: Engine) -> None:
     @espalier.function
     def program(s: espalier.ProgramState) -> None:
         s += user("Hello")

@@ -16,6 +16,8 @@ EspalierError
     RequestCancelledError            the request was cancelled before it ended
   ProgramError                       a language-model program was used wrongly or failed
     GenerationError                  a generation failed; carries variable and source line
+      GenerationTimeoutError         ... because of a timeout (also ProgramTimeoutError)
+    ProgramTimeoutError (TimeoutError)  a call, program or batch took longer than its timeout
     UnknownVariableError (KeyError)  a variable that nothing will ever set
     BatchError                       an item of a batch failed; carries its index
     RoleError                        roles opened, nested or closed wrongly
@@ -112,6 +114,14 @@ class GenerationError(ProgramError):
         super().__init__(message)
         self.variable = variable
         self.location = location
+
+
+class ProgramTimeoutError(ProgramError, TimeoutError):
+    """A call, a program or a batch did not end within its timeout."""
+
+
+class GenerationTimeoutError(GenerationError, ProgramTimeoutError):
+    """A generation or selection was ended by a timeout: its own, its program's or its batch's."""
 
 
 class UnknownVariableError(ProgramError, KeyError):

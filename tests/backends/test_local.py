@@ -163,7 +163,7 @@ def test_prefill_computes_and_caches_without_generating(backend: LocalBackend) -
     assert result.usage.computed_tokens == 1
 
 
-def test_t121_generated_tokens_are_reused_in_the_next_turn(backend: LocalBackend) -> None:
+def test_generated_tokens_are_reused_in_the_next_turn(backend: LocalBackend) -> None:
     (sample,) = generate(backend, temperature=0.0).samples
     assert sample.token_ids is not None
     prompt = (*PROMPT, TokenSegment(sample.token_ids, sample.text), TextSegment("d"))
@@ -235,7 +235,7 @@ def branching(s: ProgramState) -> None:
     s += " c" + select("c", ["a b", "a bc", "d"])
 
 
-def test_t74_forks_find_their_prefix_in_the_cache(backend: LocalBackend) -> None:
+def test_forks_find_their_prefix_in_the_cache(backend: LocalBackend) -> None:
     state = branching.run(backend=backend)
     num_prefix = len(toy_tokenizer().encode("d!abc " * 20))
     assert all(meta["cached_tokens"] >= num_prefix - 1 for meta in state.get_meta_info("x"))
@@ -251,7 +251,7 @@ def test_t74_forks_find_their_prefix_in_the_cache(backend: LocalBackend) -> None
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_t120_a_program_gives_the_same_cached_uncached_and_in_a_crowd(temperature: float) -> None:
+def test_a_program_gives_the_same_cached_uncached_and_in_a_crowd(temperature: float) -> None:
     def texts(backend: LocalBackend, runs: int) -> list[Any]:
         states = branching.run_batch(
             [{}] * runs, backend=backend, temperature=temperature, seed=11, num_threads=8
@@ -273,7 +273,7 @@ def test_t120_a_program_gives_the_same_cached_uncached_and_in_a_crowd(temperatur
             backend.shutdown()
 
 
-def test_t60_an_engine_error_reaches_the_reader_with_its_cause(backend: LocalBackend) -> None:
+def test_an_engine_error_reaches_the_reader_with_its_cause(backend: LocalBackend) -> None:
     @function
     def program(s: ProgramState) -> None:
         s += "d!" * 2000 + gen("x")

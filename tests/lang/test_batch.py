@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from espalier.backends.scripted import ScriptedBackend, ScriptedCall
-from espalier.errors import BatchError, GenerationError, UserInputError
+from espalier.errors import BatchError, UserInputError
 from espalier.lang import workers
 from espalier.lang.api import gen
 from espalier.lang.function import function
@@ -65,24 +65,6 @@ def test_num_threads_bounds_what_is_at_work(num_threads: int) -> None:
     assert scripted.max_in_flight == num_threads
 
 
-def test_t04_the_first_error_is_raised_with_its_index_after_all_have_ended() -> None:
-    scripted = backend()
-    numbers = [{"number": number} for number in (1, 7, 2, 13, 3)]
-    with pytest.raises(BatchError, match=r"item 1 of the batch failed.*seventh") as caught:
-        double.run_batch(numbers, backend=scripted, num_threads=2)
-    assert caught.value.index == 1
-    assert isinstance(caught.value.__cause__, GenerationError)
-    assert "w 3" in [call.text for call in scripted.calls]
-
-
-def test_t04_errors_can_be_returned_in_their_states() -> None:
-    numbers = [{"number": number} for number in (1, 7, 13)]
-    first, second, third = double.run_batch(numbers, backend=backend(), on_error="return")
-    assert first.error() is None
-    assert isinstance(second.error(), GenerationError)
-    assert isinstance(third.error(), ValueError)
-
-
 @pytest.mark.parametrize(
     "options",
     [{"on_error": "skip"}, {"num_threads": 0}, {"num_threads": "many"}, {"stream": True}],
@@ -117,15 +99,6 @@ def test_generator_style_does_not_run_far_ahead_of_its_reader() -> None:
         next(states)
     assert len(scripted.calls) <= 203
     states.close()
-
-
-def test_t06_a_generator_may_be_left_halfway() -> None:
-    scripted = ScriptedBackend("x", latency_s=(0.0, 0.01))
-    for count, _ in enumerate(
-        double.run_batch(items(500), backend=scripted, generator_style=True, num_threads=8)
-    ):
-        if count == 3:
-            break
     # leaves_nothing_behind checks that no thread and no task is left
 
 
@@ -136,24 +109,6 @@ def test_generator_style_raises_when_the_turn_of_a_failed_item_comes() -> None:
         for state in double.run_batch(numbers, backend=backend(), generator_style=True):
             seen.append(state.ret_value)  # noqa: PERF401 - what came before the error counts
     assert seen == [2, 4]
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_t06_the_progress_bar_is_closed_also_on_an_error(
-    fails: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    numbers = [{"number": 7 if fails else 1}, {"number": 2}]
-    try:
-        double.run_batch(numbers, backend=backend(), progress_bar=True)
-    except BatchError:
-        assert fails
-    for thread in threading.enumerate():
-        if "Refresh" in type(thread).__name__:  # the bar's own
-            thread.join(5)
-            assert not thread.is_alive()
-    captured = capsys.readouterr()
-    assert "2/2" in captured.err
-    assert captured.out == ""
 
 
 def test_on_result_is_told_of_each_item_in_the_callers_thread() -> None:

@@ -10,11 +10,10 @@ from espalier.backends.scripted import ScriptedBackend, ScriptedCall
 from espalier.errors import (
     BackendError,
     EngineClosedError,
-    EspalierError,
     GenerationError,
     UserInputError,
 )
-from espalier.lang.api import gen, select
+from espalier.lang.api import gen
 from espalier.lang.failure import Failure
 from espalier.lang.function import function
 from espalier.lang.location import SourceLine, call_site
@@ -39,111 +38,6 @@ def program(s: ProgramState) -> int:
     s += "BAD" + gen("second")
     s += "c" + gen("third")
     return line
-
-
-def test_t60_an_error_is_raised_where_the_variable_is_read() -> None:
-    state = program.run(backend=fails_after("BAD"))
-    assert state["first"] == "ok"
-    with pytest.raises(GenerationError, match=r"gen 'second'.*failed: BoomError: boom") as caught:
-        _ = state["second"]
-    assert isinstance(caught.value, EspalierError)
-    assert isinstance(caught.value.__cause__, BoomError)
-    assert caught.value.variable == "second"
-    assert caught.value.location == f"{__file__}:{state.ret_value}"
-    assert caught.value.location in str(caught.value)
-
-
-def test_t60_text_sync_messages_and_meta_info_raise_the_same() -> None:
-    state = program.run(backend=fails_after("BAD"))
-    for read in (state.text, state.sync, state.messages, lambda: state.get_meta_info("second")):
-        with pytest.raises(GenerationError, match="gen 'second'") as caught:
-            read()
-        assert isinstance(caught.value.__cause__, BoomError)
-    assert isinstance(state.error(), GenerationError)
-
-
-def test_t60_each_reader_gets_an_exception_of_its_own() -> None:
-    state = program.run(backend=fails_after("BAD"))
-    assert state.error() is not state.error()
-
-
-def test_t60_later_gens_are_cancelled_and_say_why() -> None:
-    backend = fails_after("BAD")
-    state = program.run(backend=backend)
-    with pytest.raises(
-        GenerationError, match=r"gen 'third'.*cancelled.*gen 'second'.*boom"
-    ) as caught:
-        _ = state["third"]
-    assert caught.value.variable == "third"
-    assert isinstance(caught.value.__cause__, BoomError)
-    assert len(backend.calls) == 2
-
-
-def test_t60_the_same_expression_appended_twice_fails_once() -> None:
-    @function
-    def twice(s: ProgramState) -> None:
-        expression = gen("x")
-        s += "BAD" + expression
-        s["kept"] = 1
-        s += expression
-
-    state = twice.run(backend=fails_after("BAD"))
-    with pytest.raises(GenerationError, match="was cancelled"):
-        _ = state["x"]
-    assert state["kept"] == 1
-
-
-def test_t60_a_select_and_a_var_scope_fail_likewise() -> None:
-    @function
-    def choosing(s: ProgramState) -> None:
-        with s.var_scope("scope"):
-            s += "BAD" + select("x", ["a", "b"])
-
-    state = choosing.run(backend=fails_after("BAD"))
-    with pytest.raises(GenerationError, match=r"select 'x'.*failed"):
-        _ = state["x"]
-    with pytest.raises(GenerationError, match=r"var_scope 'scope'.*cancelled.*select 'x'"):
-        _ = state["scope"]
-
-
-def test_t60_other_states_are_unaffected() -> None:
-    @function
-    def forking(s: ProgramState) -> None:
-        s += "a"
-        forks = s.fork(3)
-        forks += ["BAD", "fine", "fine"]
-        forks += gen("x")
-        s += gen("mine")
-        assert s["mine"] == "ok"
-        assert [forks[1]["x"], forks[2]["x"]] == ["ok", "ok"]
-        with pytest.raises(GenerationError, match="gen 'x'"):
-            _ = forks[0]["x"]
-
-    forking.run(backend=fails_after("BAD"))
-
-
-def test_t60_forks_of_a_failed_parent_fail_as_it_did() -> None:
-    @function
-    def forking(s: ProgramState) -> None:
-        s += "BAD" + gen("x")
-        forks = s.fork(2)
-        forks += gen("y")
-        with pytest.raises(GenerationError, match=r"gen 'y'.*cancelled.*gen 'x'"):
-            _ = forks[0]["y"]
-        with pytest.raises(GenerationError, match=r"gen 'x'.*failed") as caught:
-            forks[1].text()
-        assert isinstance(caught.value.__cause__, BoomError)
-
-    forking.run(backend=fails_after("BAD"))
-
-
-def test_an_error_that_nobody_reads_is_no_warning_and_error_returns_it(
-    recwarn: pytest.WarningsRecorder,
-) -> None:
-    state = program.run(backend=fails_after("BAD"))
-    assert isinstance(state.error(), GenerationError)
-    assert not list(recwarn)
-    assert program.run(backend=ScriptedBackend()).error() is None
 
 
 def test_a_backend_that_was_shut_down_says_so() -> None:

@@ -45,6 +45,7 @@ def program(s: sgl.ProgramState, word: str) -> None:
         ({"on_error": "ignore"}, "'raise' or 'return'"),
         ({"backend": object()}, "no place in a plan"),
         ({"stream": True}, "no place in a plan"),
+        ({"trace": True}, "no place in a plan"),
     ],
 )
 def test_statements_that_make_no_sense_are_refused(

@@ -21,6 +21,7 @@ from espalier.lang.ir import (
     as_expr,
     parts_of,
 )
+from espalier.lang.limits import seconds
 from espalier.lang.location import call_site
 from espalier.types import SamplingParams, flag
 
@@ -60,13 +61,15 @@ def gen(  # noqa: PLR0917 - the reference's order
     repetition_penalty: float | None = None,
     logit_bias: Mapping[int, float] | None = None,
     include_stop: bool | None = None,
+    timeout: float | None = None,
 ) -> SglExpr:
     """Calls the model and appends what it writes, which becomes the variable `name`.
 
     A value that is None is the run's. With `n` > 1 the variable is a list and the first sample is
     appended. A matched stop is neither in the variable nor in the text, unless `include_stop`;
     `stop_regex` ends the text where a match of it is complete (docs/sampling.md).
-    `choices` makes it a `select`. `seed` gives the same samples whatever else runs.
+    `choices` makes it a `select`. `seed` gives the same samples whatever else runs. The call fails
+    with ProgramTimeoutError where it takes longer than `timeout` seconds from its turn on.
 
     The text has a form where one of these is given. `dtype`: a number, a bool or a JSON string.
     `regex`: the whole text matches; with `exact`, a regex of at most 64 texts has them scored as
@@ -123,10 +126,11 @@ def gen(  # noqa: PLR0917 - the reference's order
                 "choice has no use for; leave one of them out."
             )
         method = token_length_normalized if choices_method is None else choices_method
-        return select(name, choices, temperature or 0.0, method, seed=seed)
+        return select(name, choices, temperature or 0.0, method, seed=seed, timeout=timeout)
     if choices_method is not None:
         raise UserInputError("gen was given choices_method without choices; leave it out.")
-    return SglGen(_checked(name), sampling, logprobs, form_of(**forms), call_site())
+    form = form_of(**forms)
+    return SglGen(_checked(name), sampling, logprobs, form, call_site(), seconds(timeout))
 
 
 def gen_int(  # noqa: PLR0917 - the reference's order
@@ -152,6 +156,7 @@ def gen_int(  # noqa: PLR0917 - the reference's order
     repetition_penalty: float | None = None,
     logit_bias: Mapping[int, float] | None = None,
     include_stop: bool | None = None,
+    timeout: float | None = None,
 ) -> SglExpr:
     """`gen` of a whole number; the variable stays text."""
     return gen(
@@ -176,6 +181,7 @@ def gen_int(  # noqa: PLR0917 - the reference's order
         repetition_penalty=repetition_penalty,
         logit_bias=logit_bias,
         include_stop=include_stop,
+        timeout=timeout,
         dtype=int,
     )
 
@@ -203,6 +209,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
     repetition_penalty: float | None = None,
     logit_bias: Mapping[int, float] | None = None,
     include_stop: bool | None = None,
+    timeout: float | None = None,
 ) -> SglExpr:
     """`gen` of a JSON string, quotes included."""
     return gen(
@@ -227,6 +234,7 @@ def gen_string(  # noqa: PLR0917 - the reference's order
         repetition_penalty=repetition_penalty,
         logit_bias=logit_bias,
         include_stop=include_stop,
+        timeout=timeout,
         dtype=str,
     )
 
@@ -239,10 +247,12 @@ def select(
     choices_method: ChoicesMethod = token_length_normalized,
     *,
     seed: int | None = None,
+    timeout: float | None = None,
 ) -> SglSelect:
     """Appends the choice that the method decides for, which becomes the variable `name`.
 
     `temperature` > 0 samples from softmax(score / temperature), by `seed` where one is given.
+    `timeout` is as in `gen`.
     `choices_method` is one of the three of this module's kin or any callable with their keywords.
     Raises UserInputError (a ValueError) for choices that are missing, empty or equal.
     """
@@ -259,7 +269,8 @@ def select(
     SamplingParams(temperature=temperature, sampling_seed=seed)  # raises for a value out of range
     if not callable(choices_method):
         raise UserInputError(f"choices_method is {choices_method!r}; a callable is allowed.")
-    return SglSelect(_checked(name), texts, temperature, choices_method, seed, call_site())
+    limit_s = seconds(timeout)
+    return SglSelect(_checked(name), texts, temperature, choices_method, seed, call_site(), limit_s)
 
 
 def separate_reasoning(

@@ -34,20 +34,31 @@ from espalier.types import GREEDY_TEMPERATURE, SamplingParams, TokenLogprob, Usa
 class CallOp:
     """A call of the model that sets a variable."""
 
-    __slots__ = ("key", "location", "record", "variable")
+    __slots__ = ("key", "location", "record", "timeout_s", "variable")
     wakes = True
     kind = "call"
 
-    def __init__(self, variable: Variable, location: SourceLine | None, key: int) -> None:
+    def __init__(
+        self,
+        variable: Variable,
+        location: SourceLine | None,
+        key: int,
+    ) -> None:
         self.variable = variable
         self.location = location
         self.key = key
         self.record: CallRecorder | None = None  # where the run is recorded
+        self.timeout_s: float | None = None
 
     @property
     def num_samples(self) -> int:
         """Texts that it asks for."""
         return 1
+
+    @property
+    def place(self) -> str:
+        """What is called and where it was written."""
+        return f"{self._description} at {self.location}" if self.location else self._description
 
     @property
     def _description(self) -> str:
@@ -190,6 +201,7 @@ class SelectOp(CallOp):
 
     def __init__(self, variable: Variable, key: int, select: SglSelect) -> None:
         super().__init__(variable, select.location, key)
+        self.timeout_s = select.timeout_s
         self.select = select
 
     async def run(self, stream: Stream) -> None:

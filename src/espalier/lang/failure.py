@@ -6,25 +6,41 @@ Each reader gets an exception of its own, chained to the original.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from espalier.errors import GenerationError, RequestCancelledError
+from espalier.errors import (
+    GenerationError,
+    GenerationTimeoutError,
+    ProgramTimeoutError,
+    RequestCancelledError,
+)
 from espalier.lang.location import SourceLine
+from espalier.lang.unread import UnreadError
 
 
-@dataclass(frozen=True, slots=True)
 class Failure:
     """The first thing that went wrong in a state; everything after it is cancelled.
 
     `call` describes the call that failed ("gen 'x'"), or is None where the program's body raised
-    or the state was cancelled: then `cause` itself is what readers of the state get.
+    or the state was cancelled: then `cause` itself is what readers of the state get. `source` is
+    the operation that failed. A failure that nobody reads is logged, unless it is a cancellation.
     """
 
-    cause: BaseException
-    call: str | None = None
-    variable: str | None = None
-    location: SourceLine | None = None
-    source: object = None  # the operation that failed
+    __slots__ = ("__weakref__", "_unread", "call", "cause", "location", "source", "variable")
+
+    def __init__(
+        self,
+        cause: BaseException,
+        call: str | None = None,
+        variable: str | None = None,
+        location: SourceLine | None = None,
+        source: object = None,
+    ) -> None:
+        self.cause = cause
+        self.call = call
+        self.variable = variable
+        self.location = location
+        self.source = source
+        self._unread = UnreadError(self, self.described()) if self._is_news() else None
 
     @classmethod
     def cancelled(cls, why: str = "the state was cancelled") -> Failure:
@@ -38,11 +54,22 @@ class Failure:
             return cls(error)
         return cls.cancelled(f"the program was interrupted by {type(error).__name__}")
 
+    def _is_news(self) -> bool:
+        """False for a cancellation, and for the error of a body that read what was cancelled."""
+        reason = self.cause.__cause__ if isinstance(self.cause, GenerationError) else self.cause
+        return self.call is not None or not isinstance(reason, RequestCancelledError)
+
+    def mark_read(self) -> None:
+        """Says that somebody has been told of it."""
+        if self._unread is not None:
+            self._unread.read()
+
     def raised(self) -> BaseException:
         """What `text()`, `sync()`, `join()` and iterators over the text raise."""
+        self.mark_read()
         if self.call is None:
             return self.cause
-        return self._chained(self._described(), self.variable, self.location)
+        return self._chained(self.described(), self.variable, self.location)
 
     def raised_for(
         self, source: object, call: str, name: str | None, location: SourceLine | None
@@ -52,22 +79,26 @@ class Failure:
             return self.raised
 
         def raised() -> BaseException:
-            reason = described(self.cause) if self.call is None else self._described()
+            self.mark_read()
             place = f" at {location}" if location else ""
-            return self._chained(f"{call}{place} was cancelled: {reason}", name, location)
+            message = f"{call}{place} was cancelled: {self.described()}"
+            return self._chained(message, name, location)
 
         return raised
 
-    def _described(self) -> str:
+    def described(self) -> str:
+        """What went wrong, and where."""
+        if self.call is None:
+            return described(self.cause)
         place = f" at {self.location}" if self.location else ""
         return f"{self.call}{place} failed: {described(self.cause)}"
 
     def _chained(
         self, message: str, variable: str | None, location: SourceLine | None
     ) -> GenerationError:
-        error = GenerationError(
-            message, variable=variable, location=str(location) if location else None
-        )
+        is_timeout = isinstance(self.cause, ProgramTimeoutError)
+        kind = GenerationTimeoutError if is_timeout else GenerationError
+        error = kind(message, variable=variable, location=str(location) if location else None)
         error.__cause__ = self.cause
         return error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from espalier.errors import UserInputError
@@ -14,6 +14,7 @@ from espalier.lang.abstract import active_tracer, not_traceable
 from espalier.lang.batch import BatchJob, OnResult, arun_batch, iterate_batch, run_batch
 from espalier.lang.compilable import Compilable
 from espalier.lang.compiled import AsProgram
+from espalier.lang.limits import seconds
 from espalier.lang.options import RESERVED_NAMES, split_options
 from espalier.lang.state import ProgramState
 from espalier.types import whole_number
@@ -32,7 +33,7 @@ class SglFunction(Compilable):
     `max_new_tokens=128, n=1, stop=None, stop_token_ids=None, temperature=1.0, top_p=1.0, top_k=-1,
     min_p=0.0, frequency_penalty=0.0, presence_penalty=0.0, ignore_eos=False, return_logprob=None,
     logprob_start_len=None, top_logprobs_num=None, return_text_in_logprobs=None, stream=False,
-    backend=None, use_thread=True`, and Espalier's `seed=None, repetition_penalty=1.0,
+    backend=None, use_thread=True`, and Espalier's `seed=None, timeout=None, repetition_penalty=1.0,
     logit_bias=None` unless the program has a parameter of that name.
     """
 
@@ -130,7 +131,9 @@ class SglFunction(Compilable):
         """Runs the program and returns its state when the body has returned.
 
         Generation may go on then; reading the state waits. With `stream=True` the body runs in a
-        thread and this returns at once. An error of the body is raised here.
+        thread and this returns at once. An error of the body is raised here. `timeout` bounds the
+        seconds of body and calls: then the calls are cancelled, and readers and the body's next
+        read or append raise ProgramTimeoutError (a TimeoutError).
         """
         if active_tracer.get() is not None:
             traced: ProgramState = self._traced(args, kwargs)
@@ -170,6 +173,8 @@ class SglFunction(Compilable):
         generator_style: bool = False,
         on_error: str = "raise",
         on_result: OnResult | None = None,
+        timeout: float | None = None,
+        item_timeout: float | None = None,
         start_order: Sequence[int] | None = None,
         **options: Any,
     ) -> list[ProgramState] | Generator[ProgramState, None, None]:
@@ -179,16 +184,20 @@ class SglFunction(Compilable):
         iterator. At most `num_threads` items are at work at once. `on_error`: "raise" raises
         BatchError for the first failed item after all have ended; "return" returns its state,
         whose `error()` says why. `on_result(index, state)` is called as each item ends.
+        `item_timeout` bounds the seconds of each item from its start, `timeout` those of the
+        batch: what has not ended then fails with ProgramTimeoutError.
         `start_order`: the items by number, in the order in which they are to start.
         """
         job = self._job(
             batch_kwargs,
             options,
-            num_threads,
-            on_error,
-            on_result,
+            item_timeout,
+            num_threads=num_threads,
+            on_error=on_error,
+            on_result=on_result,
             progress_bar=progress_bar,
-            start_order=start_order,
+            start_order=None if start_order is None else tuple(start_order),
+            timeout_s=seconds(timeout),
         )
         return iterate_batch(job) if generator_style else run_batch(job)
 
@@ -200,21 +209,24 @@ class SglFunction(Compilable):
         progress_bar: bool = False,
         on_error: str = "raise",
         on_result: OnResult | None = None,
+        timeout: float | None = None,
+        item_timeout: float | None = None,
         start_order: Sequence[int] | None = None,
         **options: Any,
     ) -> list[ProgramState]:
         """`run_batch` for async code; of async programs `num_threads` bounds the tasks."""
-        return await arun_batch(
-            self._job(
-                batch_kwargs,
-                options,
-                num_threads,
-                on_error,
-                on_result,
-                progress_bar=progress_bar,
-                start_order=start_order,
-            )
+        job = self._job(
+            batch_kwargs,
+            options,
+            item_timeout,
+            num_threads=num_threads,
+            on_error=on_error,
+            on_result=on_result,
+            progress_bar=progress_bar,
+            start_order=None if start_order is None else tuple(start_order),
+            timeout_s=seconds(timeout),
         )
+        return await arun_batch(job)
 
     def plan(
         self,
@@ -261,12 +273,8 @@ class SglFunction(Compilable):
         self,
         batch: Items,
         options: Mapping[str, Any],
-        num_threads: int | str,
-        on_error: str,
-        on_result: OnResult | None,
-        *,
-        progress_bar: bool,
-        start_order: Sequence[int] | None,
+        item_timeout: float | None,
+        **settings: Any,
     ) -> BatchJob:
         if active_tracer.get() is not None:
             raise not_traceable("the program runs a batch, which has no graph; run its items.")
@@ -278,17 +286,8 @@ class SglFunction(Compilable):
                 "arguments of the program belong into the items."
             )
         items = [self._item(index, item) for index, item in enumerate(batch)]
-        return BatchJob(
-            self.func,
-            items,
-            run_options,
-            self.is_async,
-            num_threads,
-            on_error,
-            on_result,
-            progress_bar,
-            None if start_order is None else tuple(start_order),
-        )
+        run_options = replace(run_options, timeout_s=seconds(item_timeout, "item_timeout"))
+        return BatchJob(self.func, items, run_options, self.is_async, **settings)
 
     @staticmethod
     def _checked_batch(batch: Items) -> Items:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from espalier.backends.base import Message
 from espalier.errors import ProgramError, RequestCancelledError, RoleError, UserInputError
-from espalier.lang import loop
+from espalier.lang import leaving, loop
 from espalier.lang.failure import Failure
 from espalier.lang.ops import EndOp, ExtendOp, LateExtendOp
 from espalier.lang.program import refuse_blocking
@@ -59,6 +60,33 @@ class ProgramStateGroup(Generic[S]):
     def __iter__(self) -> Iterator[S]:
         return iter(self.states)
 
+    def __enter__(self) -> ProgramStateGroup[S]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Cancels what of the forks has not ended; what has can still be read."""
+        leaving.wait_for(self._cancel_unfinished())
+
+    async def __aenter__(self) -> ProgramStateGroup[S]:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await leaving.wait_for_async(self._cancel_unfinished())
+
+    def _cancel_unfinished(self) -> list[Promise[None]]:
+        failure = Failure.cancelled("the `with` block of its group was left")
+        return [state.stream.cancel_unfinished(failure) for state in self.states]
+
     def __iadd__(self, other: object) -> ProgramStateGroup[S]:
         for state, item in zip(self.states, items_for(other, len(self.states)), strict=True):
             append(state.stream, item)
@@ -76,7 +104,13 @@ class ProgramStateGroup(Generic[S]):
         """
         refuse_blocking("join()", "await group.ajoin()")
         self._begin_join(mode, on_error)
-        loop.run_blocking(self._finish_join(mode, on_error))
+        try:
+            loop.run_blocking(self._finish_join(mode, on_error))
+        except Exception:
+            raise
+        except BaseException as error:
+            self.src_state.stream.program.interrupt(error)
+            raise
 
     async def ajoin(self, mode: str = GATHER, on_error: str = "raise") -> None:
         """`join` for async programs."""
@@ -179,27 +213,32 @@ class ProgramStateGroup(Generic[S]):
         done.resolve(added)
 
     async def _results(self, asked: list[Promise[Added]], on_error: str) -> list[Added]:
-        async def result(index: int) -> Added:
+        if on_error == "cancel":
+            for index, answer in enumerate(asked):
+                cancel_others = functools.partial(self._cancel_others, index, answer)
+                if not answer.when_done(cancel_others):
+                    cancel_others()
+        found: list[Added] = []
+        errors: list[Exception] = []
+        for answer in asked:
             try:
-                return await asked[index].wait_async()
-            except Exception:
-                if on_error == "cancel":
-                    self._cancel_others(index)
-                raise
-
-        found = await asyncio.gather(
-            *(result(index) for index in range(len(asked))), return_exceptions=True
-        )
-        errors = [item for item in found if isinstance(item, BaseException)]
+                found.append(await answer.wait_async())
+            except Exception as error:  # noqa: PERF203 - each fork has an error of its own
+                errors.append(error)
         if errors:
             # Those that were cancelled for a sibling's sake say less than the sibling itself.
             raise next((e for e in errors if not is_cancellation(e)), errors[0])
-        return [item for item in found if not isinstance(item, BaseException)]
+        return found
 
-    def _cancel_others(self, failed: int) -> None:
-        for index, state in enumerate(self.states):
-            if index != failed:
-                state.stream.cancel(Failure.cancelled(f"fork {failed} of its group failed"))
+    def _cancel_others(self, index: int, answer: Promise[Added]) -> None:
+        """Cancels all forks but one, where that one has failed."""
+        try:
+            answer.result()
+        except Exception:
+            failure = Failure.cancelled(f"fork {index} of its group failed")
+            for other, state in enumerate(self.states):
+                if other != index:
+                    state.stream.cancel(failure)
 
     @staticmethod
     def _new_names(streams: list[Stream], target: Stream) -> list[str]:

@@ -6,6 +6,7 @@ From here on down the order is: state -> submission -> ops and calls -> stream -
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -69,18 +70,23 @@ def launch(
         raise UserInputError("use_thread=False is for def programs; an async program needs none.")
     if options.seed is not None:
         key = derive_seed(options.seed, 0 if key is None else key)
+    key = next_run_key(backend) if key is None else key
+    name = getattr(function, "__name__", "program")
     recorder = start_run(
-        getattr(function, "__name__", "program"),
+        name,
         args,
         kwargs,
         backend.model_name,
         outer=None if outer is None else outer.recorder,
         is_wanted=options.trace,
     )
-    program = Program(backend, options, next_run_key(backend) if key is None else key, recorder)
+    program = Program(backend, options, key, name, recorder)
     if outer is not None:
         outer.node.adopt(program.node)
         program.read_names = outer.read_names
+        outer.add_inner(program)
+    if options.timeout_s is not None:
+        program.limit_time(options.timeout_s)
     root = Stream(program, program.key, program.node)
     root.record = None if recorder is None else recorder.root
     state = ProgramState(root)
@@ -91,11 +97,12 @@ def run(start: Launch) -> ProgramState:
     """Runs a body and returns when it has returned, or at once where the program streams."""
     if start.program.options.stream:
         return _run_streaming(start)
-    if start.is_async:
-        refuse_blocking("running an async program", "await f.arun(...)")
-        loop.run_blocking(run_body_async(start))
-    else:
-        run_body(start)
+    with _told(start):
+        if start.is_async:
+            refuse_blocking("running an async program", "await f.arun(...)")
+            loop.run_blocking(run_body_async(start))
+        else:
+            run_body(start)
     return start.state
 
 
@@ -107,15 +114,27 @@ async def run_async(start: Launch) -> ProgramState:
     if start.program.options.stream:
         return _run_streaming(start)
     try:
-        if start.is_async:
-            await run_body_async(start)
-        else:
-            await _body_on_thread(start)
+        with _told(start):
+            if start.is_async:
+                await run_body_async(start)
+            else:
+                await _body_on_thread(start)
         await start.program.when_idle().wait_async()
     except asyncio.CancelledError as error:
         start.program.abort(Failure.of_body(error))
         raise
     return start.state
+
+
+@contextmanager
+def _told(start: Launch) -> Iterator[None]:
+    """Around a body whose error reaches the user here and now."""
+    try:
+        yield
+    except Exception:
+        if start.program.failure is not None:
+            start.program.failure.mark_read()
+        raise
 
 
 def _run_streaming(start: Launch) -> ProgramState:
@@ -154,12 +173,13 @@ def running(start: Launch, *, is_async: bool) -> Iterator[None]:
     except BaseException as error:
         if start.program.recorder is not None:
             start.program.recorder.failed(error)
-        start.program.abort(Failure.of_body(error))
+        # What an aborted program's body raises follows from what aborted it.
+        start.program.abort(start.program.failure or Failure.of_body(error))
         raise
     finally:
         for variable, token in reversed(tokens):
             variable.reset(token)
-        _end(start)
+        end_body(start)
         _tell(start.program, "end_program")
 
 
@@ -170,12 +190,12 @@ def _tell(program: Program, event: str) -> None:
         hook(program.state_id)
 
 
-def _end(start: Launch) -> None:
+def end_body(start: Launch) -> None:
+    """Says that nothing more will be submitted: streams of text end, reads of unknown names too."""
     start.program.end_body()
     for stream in start.program.streams():
         assert isinstance(stream, Stream)
-        if stream.feed is not None:
-            stream.enqueue([EndOp()])
+        stream.enqueue([EndOp()])
         stream.variables.no_more()
 
 
@@ -189,9 +209,32 @@ def run_body(start: Launch) -> None:
 async def run_body_async(start: Launch) -> None:
     """Runs an `async def` body on this loop."""
     with running(start, is_async=True):
-        start.program.ret_value = await start.body()
+        # Only a body in a task of its own can be ended while it waits for something else.
+        ends_early = start.program.options.stream or start.program.is_limited
+        body = _in_own_task(start) if ends_early else start.body()
+        start.program.ret_value = await body
     if global_config.verbosity >= 2:
         print(await start.state.atext())
+
+
+async def _in_own_task(start: Launch) -> Any:
+    program = start.program
+    this_loop = asyncio.get_running_loop()
+    task = this_loop.create_task(start.body())
+
+    def stop_body() -> None:
+        with contextlib.suppress(RuntimeError):  # the caller's loop has been closed
+            this_loop.call_soon_threadsafe(task.cancel)
+
+    program.when_aborted(stop_body)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if task.cancelled() and program.failure is not None:
+        raise program.failure.raised()
+    return task.result()
 
 
 def _print_verbose(start: Launch) -> None:

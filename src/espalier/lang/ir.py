@@ -83,6 +83,7 @@ class SglGen(SglExpr):
     logprobs: Mapping[str, Any] = field(default_factory=dict)
     form: Form | None = None
     location: SourceLine | None = None
+    timeout_s: float | None = None
 
     @property
     def is_generation(self) -> bool:
@@ -103,6 +104,7 @@ class SglSelect(SglExpr):
     choices_method: ChoicesMethod
     seed: int | None
     location: SourceLine | None
+    timeout_s: float | None = None
 
     def __repr__(self) -> str:
         return f"Select({self.name!r}, choices={list(self.choices)!r})"

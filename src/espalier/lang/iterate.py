@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
-from espalier.errors import UnknownVariableError, UserInputError
+from espalier.errors import ProgramError, UnknownVariableError, UserInputError
 from espalier.lang.failure import Failure
 from espalier.lang.feed import Feed
-from espalier.lang.program import refuse_blocking
+from espalier.lang.program import current_program, refuse_blocking
 from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable
@@ -68,6 +68,11 @@ def iterate(
         else:
             yield from _of_variable(reader, name, sample)
         finished = True
+    except (Exception, GeneratorExit):
+        raise
+    except BaseException as error:
+        reader.stream.program.interrupt(error)
+        raise
     finally:
         if not finished and cancel_on_close:
             reader.stream.cancel(Failure.cancelled(_CLOSED_EARLY))
@@ -79,6 +84,7 @@ def _whole(reader: Reader) -> Iterator[str]:
     if stream.feed is None:
         yield reader.ask_blocking("text", "atext", _text)
     else:
+        _refuse_own_text(stream)
         stream.kick()
         for text, _ in stream.feed.read():
             if text:
@@ -104,6 +110,16 @@ def _of_variable(reader: Reader, name: str, sample: int) -> Iterator[str]:
             yield text
 
 
+def _refuse_own_text(stream: Stream) -> None:
+    """Raises ProgramError where a body waits for the end of a text that it may go on with."""
+    if current_program.get() is stream.program and not stream.joined:
+        raise ProgramError(
+            "the text of a streaming state ends when its program's body does, which would wait for "
+            "itself here; iterate over a variable, text_iter(name), or over the state that run "
+            "returned."
+        )
+
+
 async def iterate_async(
     reader: Reader, name: str | None, sample: int, *, cancel_on_close: bool
 ) -> AsyncIterator[tuple[str, Any]]:
@@ -124,6 +140,7 @@ async def _whole_async(reader: Reader) -> AsyncIterator[tuple[str, Any]]:
     if stream.feed is None:
         yield await reader.ask_async(_text), None
     else:
+        _refuse_own_text(stream)
         stream.kick()
         async for piece in stream.feed.read_async():
             yield piece

@@ -12,7 +12,7 @@ from espalier.lang.ir import SglConstantText, SglExpr, as_expr
 from espalier.lang.location import SourceLine
 from espalier.lang.promise import Promise
 from espalier.lang.recording import StateRecorder
-from espalier.lang.stream import ForkPoint, Stream
+from espalier.lang.stream import ForkPoint, Snapshot, Stream
 from espalier.lang.variables import Scope
 from espalier.report.record import PROGRAM, TEMPLATE
 from espalier.types import Segment
@@ -40,6 +40,8 @@ class QuietOp:
 
     __slots__ = ()
     wakes = False
+    place: str | None = None
+    timeout_s: float | None = None
 
     def failed(self, error: Exception) -> Failure:
         """The error itself is what readers get."""
@@ -120,6 +122,8 @@ class AskOp(Generic[T]):
 
     __slots__ = ("answer", "of_failed", "question")
     wakes = True
+    place: str | None = None
+    timeout_s: float | None = None
 
     def __init__(
         self, question: Callable[[Stream], T], of_failed: Callable[[Failure], T] | None = None
@@ -180,12 +184,18 @@ class AdoptOp(QuietOp):
     def __init__(self, point: ForkPoint) -> None:
         self.point = point
 
-    def run(self, stream: Stream) -> Awaitable[None]:
+    def run(self, stream: Stream) -> Awaitable[None] | None:
         """Waits for the parent."""
-        return self._adopt(stream)
+        if not self.point.done:
+            return self._wait(stream)
+        self._adopt(stream, self.point.result())
+        return None
 
-    async def _adopt(self, stream: Stream) -> None:
-        start = await self.point.wait_async()
+    async def _wait(self, stream: Stream) -> None:
+        self._adopt(stream, await self.point.wait_async())
+
+    @staticmethod
+    def _adopt(stream: Stream, start: Snapshot | Failure) -> None:
         if isinstance(start, Failure):
             raise ParentFailedError(start)
         stream.adopt(start)

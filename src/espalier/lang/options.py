@@ -5,12 +5,14 @@ Rule (reference section 3): the gen's value if it is not None, else the run's, e
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from espalier.backends.base import LogprobOptions
 from espalier.errors import SamplingError, UserInputError
+from espalier.lang.limits import seconds
 from espalier.types import SamplingParams, flag
 
 # Names that `run` takes, and the field of SamplingParams that each sets.
@@ -36,9 +38,9 @@ LOGPROB_NAMES = (
     "top_logprobs_num",
     "return_text_in_logprobs",
 )
+TIMEOUT_NAME, SEED_NAME, TRACE_NAME = "timeout", "seed", "trace"  # yield likewise
 CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
-SEED_NAME, TRACE_NAME = "seed", "trace"
 
 STOP_NAMES = ("stop", "stop_token_ids", "stop_regex")  # options that end a text where it says so
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
@@ -54,6 +56,7 @@ class RunOptions:
         seed: seed of the whole run; each call derives its own from it.
         stream: the body runs in a thread and `run` returns at once.
         backend: what was given as backend, or None.
+        timeout_s: seconds that the run may take, body and calls; None: as long as it takes.
         use_thread: false waits for each operation before the body goes on.
         trace: the run is recorded, for `state.show()`.
     """
@@ -65,6 +68,7 @@ class RunOptions:
     backend: Any = None
     use_thread: bool = True
     trace: bool = False
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         flag("stream", self.stream, UserInputError)
@@ -93,6 +97,8 @@ def split_options(
             _keep(sampling, YIELDING_NAMES[name], value)
         elif name in (SEED_NAME, TRACE_NAME):
             _keep(control, name, value)
+        elif name == TIMEOUT_NAME:
+            control["timeout_s"] = seconds(value)
         else:
             rest[name] = value
     if sampling or "seed" in control:
@@ -124,7 +130,32 @@ def resolve_sampling(
 
     `is_number`: it is to be an int or a float, which ends at a space or at the end of a line.
     """
-    own = _checked(SamplingParams(**{**defaults, **given}))
+    names = {**defaults, **given}
+    try:
+        return _resolved(tuple(names.items()), _kinds(names), is_number, template_stop)
+    except TypeError:  # a list of stops, say, which no cache can look up
+        return _combined(names, is_number, template_stop)
+
+
+def _kinds(values: Mapping[str, Any]) -> tuple[type, ...]:
+    """Types of the values: 1, 1.0 and True are equal, and not all of them allowed."""
+    return tuple(map(type, values.values()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _resolved(
+    items: tuple[tuple[str, Any], ...],
+    kinds: tuple[type, ...],
+    is_number: bool,
+    template_stop: tuple[str, ...],
+) -> SamplingParams:
+    return _combined(dict(items), is_number, template_stop)
+
+
+def _combined(
+    names: Mapping[str, Any], is_number: bool, template_stop: tuple[str, ...]
+) -> SamplingParams:
+    own = _checked(SamplingParams(**names))
     if is_number and own.min_new_tokens:
         raise SamplingError(
             f"min_new_tokens is {own.min_new_tokens} for a number, which ends where it is whole; "

@@ -62,9 +62,11 @@ class PlanJob:
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "return"):
             raise UserInputError(f"on_error is {self.on_error!r}; 'raise' or 'return' is allowed.")
-        if self.options.stream or self.options.backend is not None:
+        options = self.options
+        if options.stream or options.trace or options.backend is not None:
             raise UserInputError(
-                "stream and backend have no place in a plan: no model is run. Leave them out."
+                "stream, trace and backend have no place in a plan: no model is run. Leave them "
+                "out."
             )
 
 

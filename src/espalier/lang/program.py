@@ -18,6 +18,7 @@ from espalier.errors import ChatTemplateError, ProgramError
 from espalier.lang import loop
 from espalier.lang.chat_template import template_for_model
 from espalier.lang.failure import Failure
+from espalier.lang.limits import Clock, timed_out
 from espalier.lang.options import RunOptions
 from espalier.lang.promise import Promise
 from espalier.lang.recording import RunRecorder
@@ -25,9 +26,10 @@ from espalier.lang.usage import UsageNode, active_logs
 from espalier.types import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MAX_CALLS_IN_FLIGHT = 1024  # per backend; more wait in the language
+MAX_PLACES = 3  # calls at work that the error of a timeout names
 
 
 class ActiveStream:
@@ -39,6 +41,10 @@ class ActiveStream:
         """Cancels what the stream has submitted; on the loop's thread."""
         raise NotImplementedError
 
+    def at_work(self) -> str | None:
+        """The call that the stream waits for, with its line; None where there is none."""
+        return None
+
 
 class Program:
     """Shared by a state and all of its forks."""
@@ -48,8 +54,10 @@ class Program:
         backend: Backend,
         options: RunOptions,
         key: int,
+        name: str = "program",
         recorder: RunRecorder | None = None,
     ) -> None:
+        self.name = name
         self.backend = backend
         self.options = options
         self.key = key
@@ -60,9 +68,13 @@ class Program:
         self.read_names: set[str] = set()  # variables whose value somebody has asked for
         self.body_ended: Promise[None] = Promise()
         self.active: set[ActiveStream] = set()
-        self._streams: weakref.WeakSet[ActiveStream] = weakref.WeakSet()
+        # Weak sets cost more than all else here, and most programs have no use for them.
+        self._streams: weakref.WeakSet[ActiveStream] | None = None
         self._lock = threading.Lock()
         self._idle: list[Promise[None]] = []
+        self._inner: weakref.WeakSet[Program] | None = None
+        self._clocks: list[Clock] = []
+        self._stop_body: Callable[[], None] | None = None
         self._logs = active_logs()
         self._nested = itertools.count()
         self._template: RoleTemplate | None = None
@@ -104,33 +116,112 @@ class Program:
             log.call_ended(usage)
 
     def register(self, stream: ActiveStream) -> None:
-        """Notes a stream of the program."""
+        """Notes a stream of a program that streams."""
         with self._lock:
+            if self._streams is None:
+                self._streams = weakref.WeakSet()
             self._streams.add(stream)
 
     def streams(self) -> list[ActiveStream]:
-        """The streams that somebody still holds."""
+        """The streams that were registered and that somebody still holds."""
         with self._lock:
-            return list(self._streams)
+            return [] if self._streams is None else list(self._streams)
 
     def end_body(self) -> None:
         """Says that the body will submit nothing more."""
         self.body_ended.resolve(None)
         if self.recorder is not None:
             self.recorder.ended()
+        self._stop_body = None
+        if self._clocks:
+            loop.call_soon(self._stop_clocks)
         for log in self._logs:
             log.program_ended()
+
+    def has_ended(self) -> bool:
+        """True where the body has returned and no stream is at work; on the loop's thread."""
+        return self.body_ended.done and not self.active
+
+    @property
+    def is_limited(self) -> bool:
+        """True where the program has a timeout."""
+        return bool(self._clocks)
+
+    def limit_time(self, timeout_s: float, what: str | None = None) -> None:
+        """Has the program aborted with ProgramTimeoutError if it has not ended in time."""
+        self._clocks.append(Clock(self, what or f"program {self.name!r}", timeout_s))
+
+    def time_out(self, what: str, timeout_s: float) -> None:
+        """Ends the program with a ProgramTimeoutError that says what was at work."""
+        places = [place for stream in self.active if (place := stream.at_work()) is not None]
+        more = f" and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
+        detail = f"; at work: {', '.join(places[:MAX_PLACES])}{more}" if places else ""
+        self.abort(Failure(timed_out(what, timeout_s, detail)))
+
+    def _stop_clocks(self) -> None:
+        if self.has_ended():
+            for clock in self._clocks:
+                clock.stop()
+
+    def add_inner(self, program: Program) -> None:
+        """Notes a program that this one's body runs: what ends this one ends it too."""
+        with self._lock:
+            if self._inner is None:
+                self._inner = weakref.WeakSet()
+            self._inner.add(program)
+        if self.failure is not None:
+            program.abort(self.failure)
+
+    def when_aborted(self, stop_body: Callable[[], None]) -> None:
+        """Has a body that waits on an event loop ended where the program is aborted."""
+        self._stop_body = stop_body
+        if self.failure is not None:
+            stop_body()
 
     def abort(self, failure: Failure) -> None:
         """Cancels everything that is submitted and whatever will be; from any thread."""
         if self.failure is None:
             self.failure = failure
+        if self._stop_body is not None:
+            self._stop_body()
         loop.call_soon(self._stop_all)
+
+    def interrupt(self, error: BaseException) -> None:
+        """Aborts the program where a thread that waited for it was interrupted, as by ^C."""
+        self.abort(Failure.of_body(error))
+
+    def wait(self, promise: Promise[Any], timeout_s: float | None = None) -> bool:
+        """Blocks until a promise is set, or for so long; an interrupt aborts the program."""
+        try:
+            return promise.done_within(timeout_s)
+        except BaseException as error:
+            self.interrupt(error)
+            raise
+
+    def cancel(self, failure: Failure) -> None:
+        """Cancels what has not ended and leaves what has as it is; from any thread."""
+        if self.body_ended.done:
+            loop.call_soon(self._cancel_unfinished, failure)
+        else:
+            self.abort(failure)
+
+    def _cancel_unfinished(self, failure: Failure) -> None:
+        for stream in list(self.active):
+            stream.stop(failure)
+        self._abort_inner(failure)
+
+    def _abort_inner(self, failure: Failure) -> None:
+        with self._lock:
+            inner = [] if self._inner is None else list(self._inner)
+        for program in inner:
+            if not program.has_ended():
+                program.abort(failure)
 
     def _stop_all(self) -> None:
         assert self.failure is not None
         for stream in list(self.active):
             stream.stop(self.failure)
+        self._abort_inner(self.failure)
 
     def stream_started(self, stream: ActiveStream) -> None:
         """Notes a stream at work; on the loop's thread."""
@@ -139,7 +230,11 @@ class Program:
     def stream_stopped(self, stream: ActiveStream) -> None:
         """Notes that a stream has nothing to do; on the loop's thread."""
         self.active.discard(stream)
-        if not self.active and self._idle:
+        if self.active:
+            return
+        if self._clocks:
+            self._stop_clocks()
+        if self._idle:
             waiting, self._idle = self._idle, []
             for promise in waiting:
                 promise.resolve(None)

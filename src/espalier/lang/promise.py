@@ -23,7 +23,7 @@ class Promise(Generic[T]):
     def __init__(self) -> None:
         self.done = False
         self._lock = threading.Lock()
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] | None = None
         self._value: T | None = None
         self._error: ErrorSource | None = None
 
@@ -48,8 +48,8 @@ class Promise(Generic[T]):
             if self.done:
                 return
             self._value, self._error, self.done = value, error, True
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
             callback()
 
     def when_done(self, callback: Callable[[], None]) -> bool:
@@ -57,6 +57,8 @@ class Promise(Generic[T]):
         with self._lock:
             if self.done:
                 return False
+            if self._callbacks is None:
+                self._callbacks = []
             self._callbacks.append(callback)
             return True
 
@@ -67,16 +69,22 @@ class Promise(Generic[T]):
             raise self._error()
         return self._value  # type: ignore[return-value]
 
-    def wait(self, timeout_s: float | None = None) -> T:
-        """Blocks this thread until set; raises TimeoutError after `timeout_s` seconds."""
-        if not self.done:
-            gate = threading.Lock()
-            gate.acquire()
-            if self.when_done(gate.release) and not gate.acquire(
-                timeout=-1 if timeout_s is None else max(0.0, timeout_s)
-            ):
-                raise TimeoutError(f"not there after {timeout_s} s")
+    def wait(self) -> T:
+        """Blocks this thread until set."""
+        self.done_within(None)
         return self.result()
+
+    def done_within(self, timeout_s: float | None) -> bool:
+        """Blocks this thread until set, at most `timeout_s` seconds; says whether it is set."""
+        if self.done:
+            return True
+        gate = threading.Lock()
+        gate.acquire()
+        if not self.when_done(gate.release):
+            return True
+        if timeout_s is not None:
+            timeout_s = min(max(0.0, timeout_s), threading.TIMEOUT_MAX)
+        return gate.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
     async def wait_async(self) -> T:
         """Awaits the value on the running loop, whichever it is."""

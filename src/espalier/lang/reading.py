@@ -9,7 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from espalier.errors import GenerationError, ProgramError, UnknownVariableError
+from espalier.errors import (
+    GenerationError,
+    ProgramError,
+    ProgramTimeoutError,
+    UnknownVariableError,
+)
 from espalier.lang.failure import Failure
 from espalier.lang.ops import AskOp
 from espalier.lang.program import refuse_blocking
@@ -29,6 +34,10 @@ def ask(stream: Stream, question: Question[T], of_failed: OfFailed[T] | None = N
     op = AskOp(question, of_failed)
     stream.enqueue([op])
     return op.answer
+
+
+def _not_set(name: str | None, timeout_s: float | None) -> ProgramTimeoutError:
+    return ProgramTimeoutError(f"variable {name!r} is not set after {timeout_s} s.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,9 @@ class Reader:
         if isinstance(found, Variable):
             return found
         refuse_blocking(f"reading {name!r}", f"await s.aget({name!r})")
-        variable = found.wait(timeout_s)
+        variable = found.result() if self.stream.program.wait(found, timeout_s) else None
+        if not found.done:
+            raise _not_set(name, timeout_s)
         if variable is None:
             raise self._unknown(name)
         return variable
@@ -94,14 +105,13 @@ class Reader:
         return variable
 
     def get_blocking(self, name: str | None, timeout_s: float | None = None) -> Any:
-        """A variable's value, once it is set; raises its GenerationError, or TimeoutError."""
-        try:
-            promise = self.find_blocking(name, timeout_s).ready()
-            if not promise.done:
-                refuse_blocking(f"reading {name!r}", f"await s.aget({name!r})")
-            return promise.wait(timeout_s)
-        except TimeoutError:
-            raise TimeoutError(f"variable {name!r} is not set after {timeout_s} s.") from None
+        """A variable's value, once it is set; its GenerationError, or ProgramTimeoutError."""
+        promise = self.find_blocking(name, timeout_s).ready()
+        if not promise.done:
+            refuse_blocking(f"reading {name!r}", f"await s.aget({name!r})")
+            if not self.stream.program.wait(promise, timeout_s):
+                raise _not_set(name, timeout_s)
+        return promise.result()
 
     async def get_async(self, name: str | None) -> Any:
         """A variable's value, once it is set; raises its GenerationError."""
@@ -134,7 +144,7 @@ class Reader:
         """
         if self.is_outside and not self.stream.program.body_ended.done:
             refuse_blocking("adding to a state whose body still runs", "await s.afinish() first")
-            self.stream.program.body_ended.wait()
+            self.stream.program.wait(self.stream.program.body_ended)
 
     def ask_blocking(
         self,
@@ -146,8 +156,10 @@ class Reader:
         """`ask`, waiting. `member` is what the user called, `twin` its form for async programs."""
         refuse_blocking(f"{member}()", f"await s.{twin}()")
         if self.is_outside:
-            self.stream.program.body_ended.wait()
-        return ask(self.stream, question, of_failed).wait()
+            self.stream.program.wait(self.stream.program.body_ended)
+        answer = ask(self.stream, question, of_failed)
+        self.stream.program.wait(answer)
+        return answer.result()
 
     async def ask_async(self, question: Question[T], of_failed: OfFailed[T] | None = None) -> T:
         """`ask`, awaited."""

@@ -9,12 +9,12 @@ from typing import Any, overload
 
 from espalier.backends.base import Message
 from espalier.errors import ProgramError, UnsupportedError, UserInputError
-from espalier.lang import iterate
+from espalier.lang import iterate, leaving
 from espalier.lang.failure import Failure
 from espalier.lang.group import GATHER, ProgramStateGroup
 from espalier.lang.ir import SglExpr
 from espalier.lang.ops import AdoptOp, ForkOp
-from espalier.lang.program import may_not_block
+from espalier.lang.program import current_program, may_not_block
 from espalier.lang.promise import Promise
 from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
@@ -59,11 +59,12 @@ class ProgramState(Writer):
         self._writable()
 
     def _may_close_role(self, role: str) -> bool:
-        return self.stream.open_role == role and not self.stream.joined
+        return self.stream.open_role == role and self.stream.is_open()
 
     def _may_close_scope(self, name: str) -> bool:
         scopes = self.stream.scopes
-        return bool(scopes) and scopes[-1].variable.name == name
+        is_innermost = bool(scopes) and scopes[-1].variable.name == name
+        return is_innermost and self.stream.is_open()
 
     # Variables.
 
@@ -78,7 +79,10 @@ class ProgramState(Writer):
         return name in self.stream.variables
 
     def get_var(self, name: str, timeout: float | None = None) -> Any:
-        """A variable's value; waits for it, at most `timeout` seconds (then TimeoutError)."""
+        """A variable's value; waits for it, at most `timeout` seconds.
+
+        Raises ProgramTimeoutError (a TimeoutError) then; the call goes on.
+        """
         return self.reader.get_blocking(name, timeout)
 
     async def aget(self, name: str) -> Any:
@@ -196,6 +200,40 @@ class ProgramState(Writer):
     def cancel(self) -> None:
         """Cancels what this state and its forks have submitted; reading it then raises."""
         self.stream.cancel(Failure.cancelled())
+
+    # Leaving a `with` block: what has not finished is cancelled, what has can still be read.
+
+    def __enter__(self) -> ProgramState:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        leaving.wait_for(self._cancel_unfinished())
+
+    async def __aenter__(self) -> ProgramState:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await leaving.wait_for_async(self._cancel_unfinished())
+
+    def _cancel_unfinished(self) -> list[Promise[None]]:
+        failure = Failure.cancelled("the `with` block of its state was left")
+        program = self.stream.program
+        if not self.stream.is_root:
+            return [self.stream.cancel_unfinished(failure)]
+        program.cancel(failure)
+        # A body that leaves a block on its own state does not wait for its own end.
+        body = [program.body_ended] if current_program.get() is not program else []
+        return [*body, program.when_idle()]
 
     def __str__(self) -> str:
         return self.text()

@@ -21,6 +21,7 @@ from espalier.lang import loop
 from espalier.lang.failure import Failure
 from espalier.lang.feed import Feed
 from espalier.lang.ir import SglExpr
+from espalier.lang.limits import timed_out
 from espalier.lang.prefix import SharedPrefix
 from espalier.lang.program import ActiveStream, Program, call_slots
 from espalier.lang.promise import Promise
@@ -40,6 +41,16 @@ class Op(Protocol):
     @property
     def wakes(self) -> bool:
         """True where the stream must go on at once; constants wait for the next such operation."""
+        ...
+
+    @property
+    def place(self) -> str | None:
+        """The call of the model and its line in the user's program; None for anything else."""
+        ...
+
+    @property
+    def timeout_s(self) -> float | None:
+        """Seconds that it may take; None: as long as it takes."""
         ...
 
     def run(self, stream: Stream) -> Awaitable[None] | None:
@@ -80,6 +91,7 @@ class Stream(ActiveStream):
         "_lock",
         "_num_calls",
         "_num_forks",
+        "_op",
         "_ops",
         "_prefix",
         "_scheduled",
@@ -89,6 +101,7 @@ class Stream(ActiveStream):
         "children",
         "failure",
         "feed",
+        "is_root",
         "joined",
         "key",
         "node",
@@ -112,9 +125,10 @@ class Stream(ActiveStream):
         self.failure: Failure | None = None
         self.feed: Feed | None = Feed() if program.options.stream else None
         self.record: StateRecorder | None = None  # where the run is recorded
+        self.is_root = parent is None
         self.joined = False
         self.scopes: list[Scope] = []
-        self.children: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self.children: weakref.WeakSet[Stream] | None = None  # made at the first fork
         self.num_cached_segments = self.num_inherited_segments = self.num_inherited_messages = 0
         if parent is None:
             self.variables = Variables()
@@ -127,17 +141,25 @@ class Stream(ActiveStream):
         self._prefix: SharedPrefix | None = None  # to wait for before the next call
         # Of the last fork: its segments, what its children begin with, and their common prompt.
         self._shared: tuple[int, tuple[SglExpr, ...], SharedPrefix] | None = None
+        self._op: Op | None = None  # the one that is waited for
         self._ops: deque[Op] = deque()
         self._lock = threading.Lock()
         self._scheduled = self._waiting = False
         self._task: asyncio.Task[None] | None = None
         self._num_calls = self._num_forks = 0
-        program.register(self)
+        if self.feed is not None:
+            program.register(self)  # at the end of the body its feed ends too
 
     # The submitting side.
 
     def check_open(self) -> None:
-        """Raises ProgramError where the stream has been joined: it takes nothing more."""
+        """Raises where the stream takes nothing more.
+
+        ProgramError where it has been joined; where the program was aborted (a timeout, ^C) while
+        its body runs, what ended it, so that a body which only appends comes to its end as well.
+        """
+        if self.program.failure is not None and not self.program.body_ended.done:
+            raise self.program.failure.raised()
         if self.joined:
             raise ProgramError(
                 "this fork has been joined; append to the state that it came from instead."
@@ -166,6 +188,11 @@ class Stream(ActiveStream):
         with self._lock:
             return not self._ops and not self._scheduled
 
+    def is_open(self) -> bool:
+        """True where `check_open` raises nothing."""
+        aborted = self.program.failure is not None and not self.program.body_ended.done
+        return not self.joined and not aborted
+
     def next_call_key(self) -> int:
         """A key for the next call: the same in each run of the program."""
         self._num_calls += 1
@@ -176,6 +203,8 @@ class Stream(ActiveStream):
         self._num_forks += 1
         children = []
         records = None if self.record is None else self.record.forks(size)
+        if self.children is None:
+            self.children = weakref.WeakSet()
         for index in range(size):
             key = derive_seed(self.key, _FORK, self._num_forks, index)
             child = Stream(self.program, key, self.node.child(), self)
@@ -189,12 +218,42 @@ class Stream(ActiveStream):
         """Cancels this stream and its forks; from any thread."""
         loop.call_soon(self._cancel_all, failure)
 
+    def cancel_unfinished(self, failure: Failure) -> Promise[None]:
+        """Cancels what of this stream and its forks has not ended; done once nothing is at work."""
+        ended: Promise[None] = Promise()
+        loop.call_soon(self._cancel_unfinished, failure, ended)
+        return ended
+
     def _cancel_all(self, failure: Failure) -> None:
-        stack = [self]
+        for stream in self._family():
+            stream.stop(failure)
+
+    def _cancel_unfinished(self, failure: Failure, ended: Promise[None]) -> None:
+        tasks = []
+        for stream in self._family():
+            if stream._task is not None:
+                stream.stop(failure)
+                tasks.append(stream._task)
+        if not tasks:
+            ended.resolve(None)
+        left = len(tasks)
+
+        def one_ended(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                ended.resolve(None)
+
+        for task in tasks:
+            task.add_done_callback(one_ended)
+
+    def _family(self) -> list[Stream]:
+        found, stack = [], [self]
         while stack:
             stream = stack.pop()
-            stream.stop(failure)
-            stack.extend(stream.children)
+            found.append(stream)
+            stack.extend(stream.children or ())
+        return found
 
     # The loop's side.
 
@@ -203,6 +262,10 @@ class Stream(ActiveStream):
         self._fail(failure)
         if self._waiting and self._task is not None:
             self._task.cancel()
+
+    def at_work(self) -> str | None:
+        """The call that is waited for, with its line."""
+        return None if self._op is None else self._op.place
 
     def _fail(self, failure: Failure) -> None:
         if self.failure is None:
@@ -234,16 +297,30 @@ class Stream(ActiveStream):
         try:
             pending = op.run(self)
             if pending is not None:
-                self._waiting = True
-                await pending
+                self._waiting, self._op = True, op
+                await (pending if op.timeout_s is None else self._within(op.timeout_s, pending))
         except asyncio.CancelledError:
             self._fail(self.failure or Failure.cancelled("the loop of programs was stopped"))
         except Exception as error:
             self._fail(op.failed(error))
         finally:
-            self._waiting = False
+            self._waiting, self._op = False, None
         if self.failure is not None:
             op.abandon(self.failure)
+
+    async def _within(self, timeout_s: float, pending: Awaitable[None]) -> None:
+        """Awaits an operation; raises ProgramTimeoutError where it takes longer."""
+        this_loop = asyncio.get_running_loop()
+        assert self._task is not None
+        clock = this_loop.call_later(timeout_s, self._task.cancel)
+        try:
+            await pending
+        except asyncio.CancelledError:
+            if self.failure is not None or this_loop.time() < clock.when():
+                raise
+            raise timed_out("the call", timeout_s) from None
+        finally:
+            clock.cancel()
 
     def append_text(self, text: str) -> None:
         """Passes text that has joined the transcript on to whoever reads along."""

@@ -70,7 +70,7 @@ def wait_settled(stream: Stream) -> None:
     refuse_blocking("use_thread=False", "a run without it")
     ask: AskOp[None] = AskOp(lambda _: None, lambda _: None)
     stream.enqueue([ask])
-    ask.answer.wait()
+    stream.program.wait(ask.answer)
 
 
 def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
@@ -125,7 +125,7 @@ def _generate_op(
     variable = _declare(stream, draft, gen.name, sampling.n)
     if separate is not None:
         name = SglSeparateReasoning.process_name_for_reasoning(gen.name)
-        return ReasoningOp(
+        op: GenerateOp = ReasoningOp(
             variable,
             gen.location,
             key,
@@ -138,9 +138,12 @@ def _generate_op(
             template_stops=program.template_stops(),
             has_stops=any(gen.sampling.get(n) or options.sampling.get(n) for n in STOP_NAMES),
         )
-    return GenerateOp(
-        variable, gen.location, key, sampling=sampling, logprobs=logprobs, form=gen.form
-    )
+    else:
+        op = GenerateOp(
+            variable, gen.location, key, sampling=sampling, logprobs=logprobs, form=gen.form
+        )
+    op.timeout_s = gen.timeout_s
+    return op
 
 
 def _change_role(stream: Stream, draft: _Draft, part: SglRoleBegin | SglRoleEnd) -> None:

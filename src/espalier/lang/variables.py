@@ -55,19 +55,22 @@ class Variable:
 
     def ready(self) -> Promise[Any]:
         """The promise of the value, with the state told to go on."""
-        if not self.promise.done and self.kick is not None:
-            self.kick()
+        kick = self.kick
+        if not self.promise.done and kick is not None:
+            kick()
         return self.promise
 
     def resolve(self, value: Any, meta: Any = None, texts: str | list[str] | None = None) -> None:
         """Sets the value and ends the feeds; `texts` is what it was read from, if anything."""
         self._end(value if texts is None else texts, meta)
         self.promise.resolve(value)
+        self.kick = None  # or the state and its variables would hold each other
 
     def end_unread(self, texts: str | list[str], meta: Any, error: ErrorSource) -> None:
         """Ends with texts that are no value: reading raises the error, the texts are kept."""
         self._end(texts, meta)
         self.promise.fail(error)
+        self.kick = None
 
     def _end(self, value: Any, meta: Any) -> None:
         self.meta, self.texts = meta, value
@@ -82,6 +85,7 @@ class Variable:
         for feed in self.feeds:
             feed.close(error)
         self.promise.fail(error)
+        self.kick = None
 
 
 class Scope:
@@ -109,6 +113,7 @@ class Variables:
         self._by_name: dict[str | None, Variable] = dict(inherited or {})
         self._lock = threading.Lock()
         self._awaited: dict[str, Promise[Variable | None]] = {}
+        self._is_closed = False
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -134,11 +139,14 @@ class Variables:
             known = self._by_name.get(name)
             if known is not None:
                 return Promise.resolved(known)
+            if self._is_closed:
+                return Promise.resolved(None)
             return self._awaited.setdefault(name, Promise())
 
     def no_more(self) -> None:
         """Ends the waits for names that did not appear."""
         with self._lock:
+            self._is_closed = True  # a reader may be on its way here
             waiting, self._awaited = list(self._awaited.values()), {}
         for promise in waiting:
             promise.resolve(None)

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from typing import Any
 
 import pytest
 
-from espalier.backends.scripted import ScriptedBackend
-from espalier.errors import ProgramError, SamplingError, UserInputError
+from espalier.backends.base import GenerateCall, GenerateResult, OnDelta
+from espalier.backends.scripted import ScriptedBackend, ScriptedCall
+from espalier.errors import BatchError, GenerationError, ProgramError, SamplingError, UserInputError
 from espalier.lang.api import gen
 from espalier.lang.config import global_config, set_default_backend
 from espalier.lang.function import SglFunction, function
@@ -267,3 +269,159 @@ def test_a_seed_of_the_run_gives_each_call_its_own_and_the_same_again() -> None:
     assert first[:2] != seeds(2)[:2]
     assert len(set(first)) == 3
     assert first[2] == 5
+
+
+@function
+def double(s: ProgramState, number: int) -> int:
+    s += f"w {number}" + gen("x")
+    if number == 13:
+        raise ValueError("unlucky")
+    return number * 2
+
+
+def numbered() -> ScriptedBackend:
+    def echo(call: ScriptedCall) -> str | BaseException:
+        last = call.text.split()[-1]
+        return RuntimeError("seventh") if last == "7" else f"<{last}>"
+
+    return ScriptedBackend(echo, latency_s=(0, 0.005))
+
+
+def test_t04_the_first_error_is_raised_with_its_index_after_all_have_ended() -> None:
+    scripted = numbered()
+    numbers = [{"number": number} for number in (1, 7, 2, 13, 3)]
+    with pytest.raises(BatchError, match=r"item 1 of the batch failed.*seventh") as caught:
+        double.run_batch(numbers, backend=scripted, num_threads=2)
+    assert caught.value.index == 1
+    assert isinstance(caught.value.__cause__, GenerationError)
+    assert "w 3" in [call.text for call in scripted.calls]
+
+
+def test_t04_errors_can_be_returned_in_their_states() -> None:
+    numbers = [{"number": number} for number in (1, 7, 13)]
+    first, second, third = double.run_batch(numbers, backend=numbered(), on_error="return")
+    assert first.error() is None
+    assert isinstance(second.error(), GenerationError)
+    assert isinstance(third.error(), ValueError)
+
+
+def test_t06_a_generator_may_be_left_halfway() -> None:
+    scripted = ScriptedBackend("x", latency_s=(0.0, 0.01))
+    for count, _ in enumerate(
+        double.run_batch(
+            [{"number": number} for number in range(20, 520)],
+            backend=scripted,
+            generator_style=True,
+            num_threads=8,
+        )
+    ):
+        if count == 3:
+            break
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_t06_the_progress_bar_is_closed_also_on_an_error(
+    fails: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = [{"number": 7 if fails else 1}, {"number": 2}]
+    try:
+        double.run_batch(numbers, backend=numbered(), progress_bar=True)
+    except BatchError:
+        assert fails
+    for thread in threading.enumerate():
+        if "Refresh" in type(thread).__name__:  # the bar's own
+            thread.join(5)
+            assert not thread.is_alive()
+    captured = capsys.readouterr()
+    assert "2/2" in captured.err
+    assert captured.out == ""
+
+
+@function
+async def asks_async(s: ProgramState, question: str = "q") -> str:
+    s += question + gen("x")
+    value = await s.aget("x")
+    forks = s.fork(2)
+    forks += lambda index: f"{index}" + gen("y")
+    await forks.ajoin()
+    assert await s.aget("y") == ["ok", "ok"]
+    assert (await s.aget_meta_info("x"))["completion_tokens"] == 1
+    async with s.copy() as twin:
+        twin.__iadd__("t" + gen("z"))
+    assert await s.aget("z") == ["ok"]
+    await s.afinish()
+    assert await s.aerror() is None
+    assert await s.amessages() == []
+    assert (await s.ausage()).calls == 4
+    assert await s.atext() == question + "ok"
+    return str(value)
+
+
+def test_t05_an_async_program_runs_on_the_callers_loop() -> None:
+    seen: list[Any] = []
+
+    @function
+    async def noting(s: ProgramState) -> None:
+        seen.append(asyncio.get_running_loop())
+
+    async def main() -> None:
+        state = await asks_async.arun("why ", backend=ScriptedBackend(latency_s=0.001))
+        assert state.ret_value == "ok"
+        assert state["x"] == "ok"
+        await noting.arun(backend=ScriptedBackend())
+        assert seen == [asyncio.get_running_loop()]
+
+    asyncio.run(main())
+
+
+def test_t05_an_async_program_runs_from_sync_code() -> None:
+    assert asks_async.run(backend=ScriptedBackend(latency_s=0.001)).ret_value == "ok"
+
+
+def test_t05_a_def_program_can_be_awaited() -> None:
+    @function
+    def plain(s: ProgramState) -> str:
+        s += "a" + gen("x")
+        return str(s["x"])
+
+    async def main() -> list[ProgramState]:
+        backend = ScriptedBackend(latency_s=0.002)
+        return await asyncio.gather(*(plain.arun(backend=backend) for _ in range(20)))
+
+    assert [state.ret_value for state in asyncio.run(main())] == ["ok"] * 20
+
+
+@pytest.mark.parametrize("from_async", [True, False])
+def test_t05_1000_programs_at_once_need_no_1000_threads(from_async: bool) -> None:
+    most_threads = 0
+
+    @function
+    async def program(s: ProgramState) -> int:
+        nonlocal most_threads
+        s += "a" + gen("x")
+        await s.aget("x")
+        most_threads = max(most_threads, threading.active_count())
+        return 1
+
+    class Holding(ScriptedBackend):
+        """Answers when 1,000 calls are there."""
+
+        async def generate(
+            self, call: GenerateCall, on_delta: OnDelta | None = None
+        ) -> GenerateResult:
+            self.num_waiting += 1
+            while self.num_waiting < 1000:
+                await asyncio.sleep(0.01)
+            return await super().generate(call, on_delta)
+
+        num_waiting = 0
+
+    backend = Holding()
+    before = threading.active_count()
+    if from_async:
+        states = asyncio.run(program.arun_batch([{}] * 1000, backend=backend))
+    else:
+        states = list(program.run_batch([{}] * 1000, backend=backend))
+    assert sum(state.ret_value for state in states) == 1000
+    assert most_threads <= before + 1
+    assert backend.num_waiting == 1000

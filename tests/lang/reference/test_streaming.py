@@ -12,6 +12,7 @@ from espalier.backends.scripted import ScriptedBackend
 from espalier.errors import (
     BackendError,
     GenerationError,
+    ProgramError,
     RequestCancelledError,
     UnknownVariableError,
     UserInputError,
@@ -273,3 +274,26 @@ def test_what_a_variable_lacks_is_refused_by_its_iterator() -> None:
             state.text_iter(5)  # type: ignore[arg-type]
         with pytest.raises(UserInputError, match="sample 3 is none"):
             list(state.text_iter("x", sample=3))
+
+
+def test_a_name_asked_for_while_the_body_ends_is_not_waited_for() -> None:
+    state = streaming()
+    state.sync()
+    assert state.stream.variables.appearing("never").done  # as a reader that was a moment late
+
+
+def test_t61_a_body_that_iterates_over_its_own_text_raises_at_once() -> None:
+    @function
+    def reading(s: ProgramState) -> None:
+        s += "a" + gen("x")
+        assert "".join(s.text_iter("x")) == "ok"
+        forks = s.fork(2)
+        forks += "b"
+        forks.join()
+        assert "".join(forks[0].text_iter()) == "aokb"
+        with pytest.raises(ProgramError, match="would wait for itself"):
+            list(s.text_iter())
+
+    state = reading.run(stream=True, backend=ScriptedBackend())
+    assert "".join(state.text_iter()) == "aok"
+    assert state.error() is None
