@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from espalier.cli.failure import FAILED, UsageError, ends_with_status
+from espalier.cli.failure import UsageError, ends_with_status
 from espalier.cli.options import with_options
 from espalier.cli.plan_job import PlanRequest, plan_rows
 from espalier.cli.run_argv import parse_target
@@ -119,8 +119,6 @@ def plan(
     print(json_text(made.to_json(), indent=2) if as_json else str(made))
     if report is not None:
         made.write_report(report)
-    if made.failed:
-        raise typer.Exit(FAILED)
 
 
 @contextmanager
