@@ -54,18 +54,23 @@ def test_byte_level_texts_may_be_cut(
     assert check(tokenizer, texts(corpus)) > 300
 
 
-def test_sentencepiece_texts_may_be_cut(
+def test_sentencepiece_texts_may_be_cut_where_no_space_is_added(
     sentencepiece_metadata: dict[str, Any], corpus: dict[str, Any]
 ) -> None:
-    assert not tokenizer_from_gguf(sentencepiece_metadata).splits_at_lines()  # it has "\nint"
     tokens = sentencepiece_metadata["tokenizer.ggml.tokens"]
     without = [
         f"unused {index}" if re.search(r"\n[A-Za-z]", token) else token
         for index, token in enumerate(tokens)
     ]
-    tokenizer = tokenizer_from_gguf({**sentencepiece_metadata, "tokenizer.ggml.tokens": without})
+    metadata = {**sentencepiece_metadata, "tokenizer.ggml.add_space_prefix": False}
+    assert not tokenizer_from_gguf(metadata).splits_at_lines()  # it has the token "\nint"
+    metadata["tokenizer.ggml.tokens"] = without
+    tokenizer = tokenizer_from_gguf(metadata)
     assert tokenizer.splits_at_lines()
     assert check(tokenizer, texts(corpus)) > 300
+    # A space comes before what follows a line break that is a token of its own.
+    metadata["tokenizer.ggml.add_space_prefix"] = True
+    assert not tokenizer_from_gguf(metadata).splits_at_lines()
 
 
 def test_a_token_across_the_cut_forbids_it(byte_level_metadata: dict[str, Any]) -> None:

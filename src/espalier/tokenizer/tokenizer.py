@@ -59,9 +59,12 @@ class Tokenizer:
         only where that is known of the scheme, and no token reaches across such a cut.
         """
         if self._splits_at_lines is None:
-            is_known = getattr(self._encoder, "splits_at_lines", False)
-            self._splits_at_lines = is_known and not any(
-                map(_LINE_START.search, self.vocabulary.pieces)
+            vocabulary = self.vocabulary
+            self._splits_at_lines = (
+                getattr(self._encoder, "splits_at_lines", False)
+                # A line break may be a token of its own, and so begin a fragment.
+                and vocabulary.space_prefix is not SpacePrefix.PER_FRAGMENT
+                and not any(map(_LINE_START.search, vocabulary.pieces))
             )
         return self._splits_at_lines
 
