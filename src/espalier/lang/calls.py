@@ -47,8 +47,8 @@ class CallOp:
         self.variable = variable
         self.location = location
         self.key = key
-        self.record: CallRecorder | None = None  # where the run is recorded
         self.timeout_s: float | None = None
+        self.record: CallRecorder | None = None  # where the run is recorded
 
     @property
     def num_samples(self) -> int:

@@ -15,7 +15,8 @@ from espalier.lang.batch import BatchJob, OnResult, arun_batch, iterate_batch, r
 from espalier.lang.compilable import Compilable
 from espalier.lang.compiled import AsProgram
 from espalier.lang.limits import seconds
-from espalier.lang.options import RESERVED_NAMES, split_options
+from espalier.lang.near import hint
+from espalier.lang.options import OPTION_NAMES, RESERVED_NAMES, split_options
 from espalier.lang.state import ProgramState
 from espalier.types import whole_number
 
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
     from espalier.plan.plan import Plan
 
 Items = Sequence[Mapping[str, Any] | Sequence[Any]]
+BATCH_NAMES = frozenset(
+    (
+        "num_threads",
+        "progress_bar",
+        "generator_style",
+        "on_error",
+        "on_result",
+        "timeout",
+        "item_timeout",
+        "start_order",
+    )
+)
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -81,7 +94,7 @@ class SglFunction(Compilable):
             if name not in self._own_names and not self._takes_any_keyword:
                 raise TypeError(
                     f"{self.func.__name__}() has no parameter {name!r} to bind; it has "
-                    f"{', '.join(self._parameters) or 'none'}."
+                    f"{', '.join(self._parameters) or 'none'}{hint(name, self._own_names)}."
                 )
         self._refuse_bound(kwargs)
         bound = {**self.bound_arguments, **kwargs}
@@ -94,9 +107,18 @@ class SglFunction(Compilable):
                 f"{self.func.__name__}() got {', '.join(again)}, which bind has fixed already."
             )
 
+    def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
+        for name in kwargs:
+            if name not in self._own_names and not self._takes_any_keyword:
+                raise TypeError(
+                    f"{self.func.__name__}() got an unexpected keyword argument {name!r}"
+                    f"{hint(name, self._own_names | OPTION_NAMES)}"
+                )
+
     def _arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         """The program's arguments with the bound ones; raises TypeError as a call would."""
         self._refuse_bound(kwargs)
+        self._refuse_unknown(kwargs)
         merged = {**self.bound_arguments, **kwargs}
         try:
             self.signature.bind(None, *args, **merged)
@@ -282,8 +304,9 @@ class SglFunction(Compilable):
         run_options, rest = split_options(options, frozenset())
         if rest:
             raise TypeError(
-                f"run_batch() got {', '.join(sorted(rest))}, which is no option of a run; "
-                "arguments of the program belong into the items."
+                f"run_batch() got {', '.join(sorted(rest))}, which is no option of a run"
+                f"{hint(min(rest), BATCH_NAMES | OPTION_NAMES)}; arguments of the program belong "
+                "into the items."
             )
         items = [self._item(index, item) for index, item in enumerate(batch)]
         run_options = replace(run_options, timeout_s=seconds(item_timeout, "item_timeout"))
