@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from espalier.errors import UserInputError
 from espalier.lang import interpreter
@@ -19,6 +19,9 @@ from espalier.lang.near import hint
 from espalier.lang.options import OPTION_NAMES, RESERVED_NAMES, split_options
 from espalier.lang.state import ProgramState
 from espalier.types import whole_number
+
+if TYPE_CHECKING:
+    from espalier.plan.plan import Plan
 
 Items = Sequence[Mapping[str, Any] | Sequence[Any]]
 BATCH_NAMES = frozenset(
@@ -247,6 +250,47 @@ class SglFunction(Compilable):
         )
         return await arun_batch(job)
 
+    def plan(
+        self,
+        batch: Items = ({},),
+        *,
+        model: Any = None,
+        cache_tokens: int | str | None = None,
+        output_tokens: Any = None,
+        assume: Mapping[str, Any] | None = None,
+        prices: Any = None,
+        on_error: str = "raise",
+        **options: Any,
+    ) -> Plan:
+        """What running the program on a batch would cost; no model is run (docs/plan.md).
+
+        `model`: as for Engine; its tokenizer and template are used. `cache_tokens`: size of the
+        prefix cache, "unlimited", or None for what an engine on this machine would have.
+        `output_tokens`: tokens of each answer, or a dict by variable ("*": of all others).
+        `assume`: answers by variable; a list is taken in turn. `prices`: a JSON file, None for the
+        example. `on_error`: "raise", or "return" to go on after a row that fails. `options` are
+        those of `run`, such as max_new_tokens.
+        """
+        from espalier.lang.planning import PlanJob, checked_rows, run_plan
+
+        run_options, rest = split_options(options, frozenset())
+        if rest:
+            raise TypeError(f"plan() got {', '.join(sorted(rest))}, which is no option of a run.")
+        rows = checked_rows(self._checked_batch(batch), self._item, on_error)
+        job = PlanJob(
+            self.func,
+            rows,
+            run_options,
+            self.is_async,
+            model=model,
+            cache_tokens=cache_tokens,
+            output_tokens=output_tokens,
+            assume=assume,
+            prices=prices,
+            on_error=on_error,
+        )
+        return run_plan(job)
+
     def _job(
         self,
         batch: Items,
@@ -256,11 +300,7 @@ class SglFunction(Compilable):
     ) -> BatchJob:
         if active_tracer.get() is not None:
             raise not_traceable("the program runs a batch, which has no graph; run its items.")
-        if isinstance(batch, (str, bytes, Mapping)) or not isinstance(batch, Sequence):
-            raise UserInputError(
-                f"the batch is of type {type(batch).__name__}; a list of dicts, or of lists or "
-                "tuples of arguments in order, is allowed."
-            )
+        self._checked_batch(batch)
         run_options, rest = split_options(options, frozenset())
         if rest:
             raise TypeError(
@@ -271,6 +311,15 @@ class SglFunction(Compilable):
         items = [self._item(index, item) for index, item in enumerate(batch)]
         run_options = replace(run_options, timeout_s=seconds(item_timeout, "item_timeout"))
         return BatchJob(self.func, items, run_options, self.is_async, **settings)
+
+    @staticmethod
+    def _checked_batch(batch: Items) -> Items:
+        if isinstance(batch, (str, bytes, Mapping)) or not isinstance(batch, Sequence):
+            raise UserInputError(
+                f"the batch is of type {type(batch).__name__}; a list of dicts, or of lists or "
+                "tuples of arguments in order, is allowed."
+            )
+        return batch
 
     def _item(self, index: int, item: Any) -> Arguments:
         try:

@@ -83,6 +83,7 @@ def launch(
     program = Program(backend, options, key, recorder, name)
     if outer is not None:
         outer.node.adopt(program.node)
+        program.read_names = outer.read_names
         outer.add_inner(program)
     if options.timeout_s is not None:
         program.limit_time(options.timeout_s)

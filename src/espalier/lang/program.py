@@ -65,6 +65,7 @@ class Program:
         self.recorder = recorder  # None where the run is not recorded
         self.failure: Failure | None = None
         self.ret_value: Any = None
+        self.read_names: set[str] = set()  # variables whose value somebody has asked for
         self.body_ended: Promise[None] = Promise()
         self.active: set[ActiveStream] = set()
         # Weak sets cost more than all else here, and most programs have no use for them.

@@ -61,7 +61,7 @@ def append(stream: Stream, value: object) -> None:
                 name, line = op.variable.name, op.location
                 op.record = stream.record.call(op.kind, name, line, op.num_samples)
     stream.enqueue(draft.ops)
-    if not stream.program.options.use_thread:
+    if not stream.program.options.use_thread and any(op.wakes for op in draft.ops):
         wait_settled(stream)
 
 
