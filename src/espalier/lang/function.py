@@ -65,6 +65,11 @@ class SglFunction(Compilable):
         self._parameters = self._checked_parameters()
         takes_any = inspect.Parameter.VAR_KEYWORD
         self._own_names = frozenset(self._parameters)
+        self._needed_names = frozenset(
+            name
+            for name, p in self.signature.parameters.items()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ).difference("s")
         self._takes_any_keyword = any(
             p.kind is takes_any for p in self.signature.parameters.values()
         )
@@ -120,6 +125,8 @@ class SglFunction(Compilable):
         self._refuse_bound(kwargs)
         self._refuse_unknown(kwargs)
         merged = {**self.bound_arguments, **kwargs}
+        if not args and self._needed_names.issubset(merged):
+            return (), merged  # each name is known: no need to bind them as a call does
         try:
             self.signature.bind(None, *args, **merged)
         except TypeError as error:
