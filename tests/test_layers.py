@@ -27,12 +27,33 @@ ALLOWED: dict[str, set[str]] = {
     | LEAVES,
     "backends.base": LEAVES,
     "backends": {"backends.base", "engine", "constrain", "loaders", "tokenizer", "exec"} | LEAVES,
-    "lang": {"backends.base", "constrain", "report"} | LEAVES,
+    "plan": {
+        "backends",
+        "backends.base",
+        "engine",
+        "constrain",
+        "loaders",
+        "tokenizer",
+        "exec",
+        "report",
+    }
+    | LEAVES,
+    "lang": {"backends.base", "constrain", "report", "plan"} | LEAVES,
     "runtime": {"backends", "backends.base", "engine", "loaders", "tokenizer", "exec"} | LEAVES,
     # Names of the reference that lead to modules with better ones.
     "utils": {"lang", "loaders"} | LEAVES,
     "test": {"runtime", "lang"} | LEAVES,
-    "cli": {"runtime", "lang", "report", "backends.base", "loaders", "models", "tokenizer", "exec"}
+    "cli": {
+        "runtime",
+        "lang",
+        "plan",
+        "report",
+        "backends.base",
+        "loaders",
+        "models",
+        "tokenizer",
+        "exec",
+    }
     | LEAVES,
 }
 

@@ -30,14 +30,15 @@ Run = Callable[[], Sequence[Any]]
 
 @sgl.function
 def reviews(s: Any, topic: str) -> None:
-    """Reads each fork's answer before it goes on to the next: interpreted, they wait in turn."""
+    """Reads each fork's answer before it asks the next: interpreted, they run in turn."""
     s += "Reviews of " + topic + " by people of different trades.\n"
-    for trade in ("a farmer", "a nurse", "a sailor", "a baker"):
-        (fork,) = s.fork(1)
-        fork += "Review by " + trade + ":"
-        fork += sgl.gen("review", stop="\n")
+    trades = ("a farmer", "a nurse", "a sailor", "a baker")
+    forks = s.fork(len(trades))
+    for fork, trade in zip(forks, trades, strict=True):
+        fork.user("Review by " + trade + ":")
+        fork.assistant(sgl.gen("review"))
         s += trade + " writes:" + fork["review"] + "\n"
-    s += "In short:" + sgl.gen("summary", stop="\n")
+    s += "In short:" + sgl.gen("summary")
 
 
 @sgl.function
@@ -47,9 +48,9 @@ def debate(s: Any, topic: str) -> None:
     for side in ("For", "Against"):
         speakers = s.fork(3)
         speakers += lambda i, side=side: f"{side}, speaker {i + 1}:"
-        speakers += sgl.gen(side, stop="\n")
+        speakers += sgl.gen(side)
         speakers.join()
-    s += "Verdict:" + sgl.gen("verdict", stop="\n")
+    s += "Verdict:" + sgl.gen("verdict")
 
 
 def runs(engine: sgl.Engine, *, compiled: bool) -> Mapping[str, Run]:
@@ -58,7 +59,12 @@ def runs(engine: sgl.Engine, *, compiled: bool) -> Mapping[str, Run]:
     def made(program: Any) -> Any:
         return program.compile() if compiled else program
 
-    options: dict[str, Any] = {"backend": engine, "seed": 1, "max_new_tokens": TOKENS}
+    options: dict[str, Any] = {
+        "backend": engine,
+        "seed": 1,
+        "max_new_tokens": TOKENS,
+        "ignore_eos": True,
+    }
     first, second = made(reviews), made(debate)
     return {
         "reviews": lambda: [first.run(topic="tea", **options)],

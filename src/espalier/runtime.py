@@ -18,6 +18,7 @@ from espalier.backends.wire import TokenText, WireInput, one_sample, read_inputs
 from espalier.engine.async_engine import AsyncEngine
 from espalier.engine.engine import EngineCore
 from espalier.engine.options import EngineOptions
+from espalier.engine.pool_size import default_pool_size
 from espalier.engine.request import EngineRequest, RequestOutput
 from espalier.engine.sampler import Sampler
 from espalier.errors import ChatTemplateError, PromptError, UserInputError
@@ -32,9 +33,6 @@ from espalier.tokenizer.tokenizer import Tokenizer
 from espalier.types import TextSegment, flag, whole_number
 
 Answer = dict[str, Any]
-MAX_DEFAULT_TOKENS = 65_536  # slots of the KV pool where none are given, and the least of them
-MIN_DEFAULT_TOKENS = 2048
-_DEFAULT_MEMORY_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,10 +388,7 @@ def default_num_slots(model: LoadedModel, settings: EngineSettings, free_bytes: 
     per_slot = slot_bytes(
         settings.executor, model.plan.geometry, settings.weights, settings.kv_dtype
     )
-    if free_bytes is None:
-        return MAX_DEFAULT_TOKENS
-    fitting = int(free_bytes * _DEFAULT_MEMORY_SHARE) // per_slot
-    return min(MAX_DEFAULT_TOKENS, max(MIN_DEFAULT_TOKENS, fitting))
+    return default_pool_size(per_slot, free_bytes)
 
 
 def _template(model: LoadedModel) -> ChatTemplate | ChatTemplateError:

@@ -1,6 +1,6 @@
 """The reference's test programs on a scripted backend; upstream_programs.py has the programs.
 
-Those whose results need no knowledge run on the real model too (test_reference_programs_real.py).
+Those whose results need no knowledge run on the real model too (tests/programs).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from espalier.constraint import Constraint
 from espalier.errors import SamplingError
@@ -61,6 +61,14 @@ class LogprobOptions:
             raise SamplingError(f"{', '.join(idle)} given without return_logprob=True; add it.")
 
 
+class CallSite(NamedTuple):
+    """Where in a program a call stands: the variable that it sets, and its source line."""
+
+    variable: str | None
+    file: str | None
+    line: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Chat:
     """The messages in a prompt, for backends that send messages.
@@ -84,7 +92,7 @@ class GenerateCall:
 
     `seed_key` tells this call from the other calls of the process, the same way in each run of a
     program; a backend that samples by itself mixes it with its own seed where
-    `sampling.sampling_seed` is None.
+    `sampling.sampling_seed` is None. `site` is for backends that report on a program's parts.
     """
 
     prompt: Prompt
@@ -93,6 +101,7 @@ class GenerateCall:
     constraint: Constraint | None = None
     seed_key: int = 0
     chat: Chat | None = None  # where the backend `reads_chat`
+    site: CallSite | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +135,7 @@ class ScoreCall:
     prompt: Prompt
     choices: tuple[str, ...]
     needs_unconditional: bool = False
+    site: CallSite | None = None
 
 
 @dataclass(frozen=True, slots=True)

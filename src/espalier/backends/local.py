@@ -24,14 +24,13 @@ from espalier.backends.direct import MAX_IN_FLIGHT
 from espalier.backends.offsets import prompt_offset, token_offsets
 from espalier.backends.prompt_ids import Ids, PromptEncoder, PromptIds
 from espalier.backends.scoring import (
-    MIN_SHARED_GAIN,
     ScoringPlan,
     TreeScores,
     branches,
     choice_logprobs,
-    common_prefix_length,
     join_branches,
     plan_scoring,
+    splits_at,
 )
 from espalier.backends.text_probability import log_probability_of_text
 from espalier.backends.together import together
@@ -205,10 +204,8 @@ class LocalBackend:
 
     async def _score_tree(self, sequences: Sequence[Ids], start: int) -> TreeScores:
         """Scores sequences from `start` on; what many begin with is computed once where it pays."""
-        if len(sequences) == 1:
-            return TreeScores([await self._score(sequences[0], start)], len(sequences[0]) - start)
-        end = common_prefix_length(sequences)
-        if (end - start) * (len(sequences) - 1) < MIN_SHARED_GAIN:
+        end = splits_at(sequences, start)
+        if end is None:
             rows = await together([self._score(sequence, start) for sequence in sequences])
             return TreeScores(rows, sum(len(sequence) - start for sequence in sequences))
         head = await self._score(sequences[0][:end], start)

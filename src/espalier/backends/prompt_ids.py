@@ -81,7 +81,7 @@ class PromptEncoder:
                 self._cache.move_to_end(key)
                 return known
         self._check_size(sum(len(text) for text, _ in pieces))
-        ids = tuple(self._tokenizer.encode_pieces(pieces, at_start=at_start))
+        ids = self._tokenised(pieces, at_start)
         with self._lock:
             if key not in self._cache:
                 self._cache[key] = ids
@@ -90,6 +90,9 @@ class PromptEncoder:
                 (old, _), _ = self._cache.popitem(last=False)
                 self._num_cached_characters -= _size(old)
         return ids
+
+    def _tokenised(self, pieces: Pieces, at_start: bool) -> Ids:
+        return tuple(self._tokenizer.encode_pieces(pieces, at_start=at_start))
 
     def _check_size(self, num_characters: int) -> None:
         if self._max_tokens is None or num_characters <= self._max_tokens:

@@ -82,6 +82,22 @@ def common_prefix_length(sequences: Sequence[Ids]) -> int:
     return length
 
 
+def splits_at(sequences: Sequence[Ids], start: int) -> int | None:
+    """Up to where sequences are scored as one before they branch; None where it does not pay."""
+    if len(sequences) == 1:
+        return None
+    end = common_prefix_length(sequences)
+    return end if (end - start) * (len(sequences) - 1) >= MIN_SHARED_GAIN else None
+
+
+def num_scored_tokens(sequences: Sequence[Ids], start: int) -> int:
+    """Tokens that scoring sequences from `start` on computes, with what they share once."""
+    end = splits_at(sequences, start)
+    if end is None:
+        return sum(len(sequence) - start for sequence in sequences)
+    return end - start + sum(num_scored_tokens(group, end) for group in branches(sequences, end))
+
+
 @dataclass(frozen=True, slots=True)
 class TreeScores:
     """Log-probabilities of each sequence's tokens, and how many tokens were computed for them."""

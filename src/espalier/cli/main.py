@@ -13,6 +13,7 @@ import typer
 from espalier.cli.chat_command import chat
 from espalier.cli.generate_command import generate
 from espalier.cli.models_command import models_app
+from espalier.cli.plan_command import plan
 from espalier.cli.run_argv import split_run_argv
 from espalier.cli.run_command import run
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(models_app, name="models")
 app.command("run")(run)
+app.command("plan")(plan)
 app.command("generate")(generate)
 app.command("chat")(chat)
 

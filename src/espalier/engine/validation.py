@@ -21,7 +21,7 @@ def check_request(request: EngineRequest, options: EngineOptions, vocab_size: in
             "request. Submit n requests: the prompt they share is computed once."
         )
     _check_ids(request.input_ids, vocab_size)
-    _check_size(len(request.input_ids), request.sampling.max_new_tokens, options)
+    check_size(len(request.input_ids), request.sampling.max_new_tokens, options)
     check_token_ids(request.sampling, vocab_size)
     _check_logprobs(request, vocab_size)
 
@@ -41,7 +41,8 @@ def _check_ids(input_ids: Sequence[int], vocab_size: int) -> None:
         )
 
 
-def _check_size(num_prompt: int, max_new_tokens: int, options: EngineOptions) -> None:
+def check_size(num_prompt: int, max_new_tokens: int, options: EngineOptions) -> None:
+    """Raises PromptError or CapacityError for a request too long for the context or the pool."""
     if num_prompt > options.context_length:
         raise PromptError(
             f"the prompt has {num_prompt} tokens; the context holds {options.context_length}. "

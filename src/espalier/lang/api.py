@@ -129,7 +129,7 @@ def gen(  # noqa: PLR0917 - the reference's order
         return select(name, choices, temperature or 0.0, method, seed=seed, timeout=timeout)
     if choices_method is not None:
         raise UserInputError("gen was given choices_method without choices; leave it out.")
-    form = form_of(**forms)
+    form = form_of(**forms) if forms else None
     return SglGen(_checked(name), sampling, logprobs, form, call_site(), seconds(timeout))
 
 

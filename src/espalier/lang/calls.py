@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from espalier.backends.base import (
+    CallSite,
     ChoiceScores,
     ChooseCall,
     Chosen,
@@ -46,8 +47,8 @@ class CallOp:
         self.variable = variable
         self.location = location
         self.key = key
-        self.record: CallRecorder | None = None  # where the run is recorded
         self.timeout_s: float | None = None
+        self.record: CallRecorder | None = None  # where the run is recorded
 
     @property
     def num_samples(self) -> int:
@@ -63,6 +64,11 @@ class CallOp:
     def _description(self) -> str:
         name = self.variable.name
         return self.kind if name is None else f"{self.kind} {name!r}"
+
+    @property
+    def site(self) -> CallSite:
+        """The call's place in the program."""
+        return CallSite(self.variable.name, *(self.location or (None, None)))
 
     def failed(self, error: Exception) -> Failure:
         """A failure that names the call."""
@@ -104,8 +110,9 @@ class GenerateOp(CallOp):
         """Calls the backend."""
         prompt, backend = stream.transcript.prompt(), stream.program.backend
         constraint = None if self.form is None else self.form.constraint
-        chat = stream.chat()
-        call = GenerateCall(prompt, self.sampling, self.logprobs, constraint, self.key, chat)
+        call = GenerateCall(
+            prompt, self.sampling, self.logprobs, constraint, self.key, stream.chat(), self.site
+        )
         result = await stream.call(
             lambda: backend.generate(call, self._on_delta(stream)), self.record
         )
@@ -207,6 +214,7 @@ class SelectOp(CallOp):
             stream.transcript.prompt(),
             self.select.choices,
             bool(getattr(method, "requires_unconditional_logprobs", False)),
+            self.site,
         )
         scores = await stream.call(lambda: backend.score(call), self.record)
         self._accept(stream, *self._decide(scores), scores.usage, self._means(scores))

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from espalier.errors import UserInputError
 from espalier.lang import interpreter
@@ -15,11 +15,27 @@ from espalier.lang.batch import BatchJob, OnResult, arun_batch, iterate_batch, r
 from espalier.lang.compilable import Compilable
 from espalier.lang.compiled import AsProgram
 from espalier.lang.limits import seconds
-from espalier.lang.options import RESERVED_NAMES, RunOptions, split_options
+from espalier.lang.near import hint
+from espalier.lang.options import OPTION_NAMES, RESERVED_NAMES, RunOptions, split_options
 from espalier.lang.state import ProgramState
 from espalier.types import whole_number
 
+if TYPE_CHECKING:
+    from espalier.plan.plan import Plan
+
 Items = Sequence[Mapping[str, Any] | Sequence[Any]]
+BATCH_NAMES = frozenset(
+    (
+        "num_threads",
+        "progress_bar",
+        "generator_style",
+        "on_error",
+        "on_result",
+        "timeout",
+        "item_timeout",
+        "start_order",
+    )
+)
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -49,6 +65,11 @@ class SglFunction(Compilable):
         self._parameters = self._checked_parameters()
         takes_any = inspect.Parameter.VAR_KEYWORD
         self._own_names = frozenset(self._parameters)
+        self._needed_names = frozenset(
+            name
+            for name, p in self.signature.parameters.items()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ).difference("s")
         self._takes_any_keyword = any(
             p.kind is takes_any for p in self.signature.parameters.values()
         )
@@ -78,7 +99,7 @@ class SglFunction(Compilable):
             if name not in self._own_names and not self._takes_any_keyword:
                 raise TypeError(
                     f"{self.func.__name__}() has no parameter {name!r} to bind; it has "
-                    f"{', '.join(self._parameters) or 'none'}."
+                    f"{', '.join(self._parameters) or 'none'}{hint(name, self._own_names)}."
                 )
         self._refuse_bound(kwargs)
         bound = {**self.bound_arguments, **kwargs}
@@ -91,10 +112,21 @@ class SglFunction(Compilable):
                 f"{self.func.__name__}() got {', '.join(again)}, which bind has fixed already."
             )
 
+    def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
+        for name in kwargs:
+            if name not in self._own_names and not self._takes_any_keyword:
+                raise TypeError(
+                    f"{self.func.__name__}() got an unexpected keyword argument {name!r}"
+                    f"{hint(name, self._own_names | OPTION_NAMES)}"
+                )
+
     def _arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         """The program's arguments with the bound ones; raises TypeError as a call would."""
         self._refuse_bound(kwargs)
+        self._refuse_unknown(kwargs)
         merged = {**self.bound_arguments, **kwargs}
+        if not args and self._needed_names.issubset(merged):
+            return (), merged  # each name is known: no need to bind them as a call does
         try:
             self.signature.bind(None, *args, **merged)
         except TypeError as error:
@@ -232,6 +264,47 @@ class SglFunction(Compilable):
         )
         return await arun_batch(job)
 
+    def plan(
+        self,
+        batch: Items = ({},),
+        *,
+        model: Any = None,
+        cache_tokens: int | str | None = None,
+        output_tokens: Any = None,
+        assume: Mapping[str, Any] | None = None,
+        prices: Any = None,
+        on_error: str = "raise",
+        **options: Any,
+    ) -> Plan:
+        """What running the program on a batch would cost; no model is run (docs/plan.md).
+
+        `model`: as for Engine; its tokenizer and template are used. `cache_tokens`: size of the
+        prefix cache, "unlimited", or None for what an engine on this machine would have.
+        `output_tokens`: tokens of each answer, or a dict by variable ("*": of all others).
+        `assume`: answers by variable; a list is taken in turn. `prices`: a JSON file, None for the
+        example. `on_error`: "raise", or "return" to go on after a row that fails. `options` are
+        those of `run`, such as max_new_tokens.
+        """
+        from espalier.lang.planning import PlanJob, checked_rows, run_plan
+
+        run_options, rest = split_options(options, frozenset())
+        if rest:
+            raise TypeError(f"plan() got {', '.join(sorted(rest))}, which is no option of a run.")
+        rows = checked_rows(self._checked_batch(batch), self._item, on_error)
+        job = PlanJob(
+            self.func,
+            rows,
+            run_options,
+            self.is_async,
+            model=model,
+            cache_tokens=cache_tokens,
+            output_tokens=output_tokens,
+            assume=assume,
+            prices=prices,
+            on_error=on_error,
+        )
+        return run_plan(job)
+
     def _job(
         self,
         batch: Items,
@@ -241,20 +314,26 @@ class SglFunction(Compilable):
     ) -> BatchJob:
         if active_tracer.get() is not None:
             raise not_traceable("the program runs a batch, which has no graph; run its items.")
+        self._checked_batch(batch)
+        run_options, rest = split_options(options, frozenset())
+        if rest:
+            raise TypeError(
+                f"run_batch() got {', '.join(sorted(rest))}, which is no option of a run"
+                f"{hint(min(rest), BATCH_NAMES | OPTION_NAMES)}; arguments of the program belong "
+                "into the items."
+            )
+        items = [self._item(index, item) for index, item in enumerate(batch)]
+        run_options = replace(run_options, timeout_s=seconds(item_timeout, "item_timeout"))
+        return BatchJob(self.func, items, run_options, self.is_async, **settings)
+
+    @staticmethod
+    def _checked_batch(batch: Items) -> Items:
         if isinstance(batch, (str, bytes, Mapping)) or not isinstance(batch, Sequence):
             raise UserInputError(
                 f"the batch is of type {type(batch).__name__}; a list of dicts, or of lists or "
                 "tuples of arguments in order, is allowed."
             )
-        run_options, rest = split_options(options, frozenset())
-        if rest:
-            raise TypeError(
-                f"run_batch() got {', '.join(sorted(rest))}, which is no option of a run; "
-                "arguments of the program belong into the items."
-            )
-        items = [self._item(index, item) for index, item in enumerate(batch)]
-        run_options = replace(run_options, timeout_s=seconds(item_timeout, "item_timeout"))
-        return BatchJob(self.func, items, run_options, self.is_async, **settings)
+        return batch
 
     def _item(self, index: int, item: Any) -> Arguments:
         try:

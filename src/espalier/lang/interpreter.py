@@ -70,7 +70,6 @@ def launch(
         raise UserInputError("use_thread=False is for def programs; an async program needs none.")
     if options.seed is not None:
         key = derive_seed(options.seed, 0 if key is None else key)
-    key = next_run_key(backend) if key is None else key
     name = getattr(function, "__name__", "program")
     recorder = start_run(
         name,
@@ -80,9 +79,11 @@ def launch(
         outer=None if outer is None else outer.recorder,
         is_wanted=options.trace,
     )
-    program = Program(backend, options, key, name, recorder)
+    key = next_run_key(backend) if key is None else key
+    program = Program(backend, options, key, recorder, name)
     if outer is not None:
         outer.node.adopt(program.node)
+        program.read_names = outer.read_names
         outer.add_inner(program)
     if options.timeout_s is not None:
         program.limit_time(options.timeout_s)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from espalier.lang import loop
-from espalier.lang.program import async_body_thread
+from espalier.lang.program import may_not_block
 from espalier.lang.promise import Promise
 
 MAX_WAIT_S = 5.0
@@ -21,7 +19,7 @@ MAX_WAIT_S = 5.0
 
 def wait_for(ends: Sequence[Promise[Any]]) -> None:
     """Blocks until all are done, at most 5 seconds; not at all where that would stop a loop."""
-    if loop.on_loop_thread() or async_body_thread.get() == threading.get_ident():
+    if may_not_block():
         return
     deadline = time.monotonic() + MAX_WAIT_S
     for end in ends:

@@ -38,9 +38,10 @@ LOGPROB_NAMES = (
     "top_logprobs_num",
     "return_text_in_logprobs",
 )
-TIMEOUT_NAME, SEED_NAME, TRACE_NAME = "timeout", "seed", "trace"  # yield likewise
+SEED_NAME, TIMEOUT_NAME, TRACE_NAME = "seed", "timeout", "trace"  # yield likewise
 CONTROL_NAMES = ("stream", "backend", "use_thread")
 RESERVED_NAMES = frozenset((*SAMPLING_NAMES, *LOGPROB_NAMES, *CONTROL_NAMES))
+OPTION_NAMES = RESERVED_NAMES.union(YIELDING_NAMES, (TIMEOUT_NAME, SEED_NAME, TRACE_NAME))
 
 STOP_NAMES = ("stop", "stop_token_ids", "stop_regex")  # options that end a text where it says so
 NUMBER_STOPS = (" ", "\n")  # added to the stops of dtype int and float
@@ -67,8 +68,8 @@ class RunOptions:
     stream: bool = False
     backend: Any = None
     use_thread: bool = True
-    trace: bool = False
     timeout_s: float | None = None
+    trace: bool = False
 
     def __post_init__(self) -> None:
         flag("stream", self.stream, UserInputError)

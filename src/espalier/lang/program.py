@@ -54,8 +54,8 @@ class Program:
         backend: Backend,
         options: RunOptions,
         key: int,
-        name: str = "program",
         recorder: RunRecorder | None = None,
+        name: str = "program",
     ) -> None:
         self.name = name
         self.backend = backend
@@ -65,6 +65,7 @@ class Program:
         self.recorder = recorder  # None where the run is not recorded
         self.failure: Failure | None = None
         self.ret_value: Any = None
+        self.read_names: set[str] = set()  # variables whose value somebody has asked for
         self.body_ended: Promise[None] = Promise()
         self.active: set[ActiveStream] = set()
         # Weak sets cost more than all else here, and most programs have no use for them.
@@ -129,11 +130,11 @@ class Program:
     def end_body(self) -> None:
         """Says that the body will submit nothing more."""
         self.body_ended.resolve(None)
-        if self.recorder is not None:
-            self.recorder.ended()
         self._stop_body = None
         if self._clocks:
             loop.call_soon(self._stop_clocks)
+        if self.recorder is not None:
+            self.recorder.ended()
         for log in self._logs:
             log.program_ended()
 

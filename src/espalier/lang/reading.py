@@ -55,6 +55,8 @@ class Reader:
         variable = self.stream.variables.get(name)
         if variable is not None:
             self._check_scope(variable)
+            if name is not None:
+                self.stream.program.read_names.add(name)
             return variable
         if name is None or not self.is_outside or self.stream.program.body_ended.done:
             raise self._unknown(name)

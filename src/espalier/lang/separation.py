@@ -26,6 +26,8 @@ def parts_to_append(value: object) -> list[SglExpr]:
     ProgramError for a separation whose generations do not stand before it.
     """
     parts = flat_parts(as_expr(value))
+    if not any(isinstance(part, SglSeparateReasoning) for part in parts):
+        return parts
     separations = _separations(parts)
     found: list[SglExpr] = []
     for index, part in enumerate(parts):

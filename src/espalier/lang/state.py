@@ -94,6 +94,7 @@ class ProgramState(Writer):
         if not isinstance(name, str):
             raise UserInputError(f"the variable name is {name!r}; text is allowed.")
         stream = self._writable()
+        stream.check_open()
         stream.variables.declare(Variable.set_to(name, value))
         if stream.record is not None:
             stream.record.variable(name, "set", value)

@@ -124,8 +124,8 @@ class Stream(ActiveStream):
         self.transcript = Transcript()
         self.failure: Failure | None = None
         self.feed: Feed | None = Feed() if program.options.stream else None
-        self.record: StateRecorder | None = None  # where the run is recorded
         self.is_root = parent is None
+        self.record: StateRecorder | None = None  # where the run is recorded
         self.joined = False
         self.scopes: list[Scope] = []
         self.children: weakref.WeakSet[Stream] | None = None  # made at the first fork
@@ -202,9 +202,9 @@ class Stream(ActiveStream):
         """`size` streams that go on from a fork point, each beginning with an `adopt` operation."""
         self._num_forks += 1
         children = []
-        records = None if self.record is None else self.record.forks(size)
         if self.children is None:
             self.children = weakref.WeakSet()
+        records = None if self.record is None else self.record.forks(size)
         for index in range(size):
             key = derive_seed(self.key, _FORK, self._num_forks, index)
             child = Stream(self.program, key, self.node.child(), self)

@@ -61,7 +61,7 @@ def append(stream: Stream, value: object) -> None:
                 name, line = op.variable.name, op.location
                 op.record = stream.record.call(op.kind, name, line, op.num_samples)
     stream.enqueue(draft.ops)
-    if not stream.program.options.use_thread:
+    if not stream.program.options.use_thread and any(op.wakes for op in draft.ops):
         wait_settled(stream)
 
 
@@ -90,6 +90,7 @@ def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
         case SglPromised():
             draft.ops.append(PromisedTextOp(part.variable, part.items))
         case SglVarScopeBegin():
+            _refuse_open(draft, part.name)
             scope = Scope(_declare(stream, draft, part.name, 1))
             draft.scopes.append(scope)
             draft.ops.append(ScopeOp(scope, part.location or call_site(), begins=True))
@@ -101,9 +102,33 @@ def _add(stream: Stream, draft: _Draft, part: SglExpr) -> None:
             raise ProgramError(f"{part!r} cannot be appended to a state.")
 
 
-def _declare(stream: Stream, draft: _Draft, name: str | None, num_samples: int) -> Variable:
+def _refuse_open(draft: _Draft, name: str) -> None:
+    if any(scope.variable.name == name for scope in draft.scopes):
+        raise ProgramError(
+            f"var_scope {name!r} begins inside a block of that name, and both would set it; give "
+            "the inner one another name."
+        )
+
+
+def _declare(
+    stream: Stream,
+    draft: _Draft,
+    name: str | None,
+    num_samples: int,
+    *,
+    holds_reasoning: bool = False,
+) -> Variable:
+    declared = [other for other in draft.declared if other.name == name]
+    known = declared[-1] if declared else stream.variables.get(name)
+    clashes = known is not None and known.holds_reasoning not in (None, holds_reasoning)
+    if clashes and name is not None:
+        raise ProgramError(
+            f"variable {name!r} would be set by a call of that name and by the reasoning of "
+            "another; give the call another name."
+        )
     num_feeds = num_samples if stream.feed is not None else 0
     variable = Variable(name, stream.kick, num_feeds)
+    variable.holds_reasoning = holds_reasoning
     draft.declared.append(variable)
     return variable
 
@@ -132,7 +157,7 @@ def _generate_op(
             sampling=sampling,
             logprobs=logprobs,
             form=gen.form,
-            reasoning=_declare(stream, draft, name, sampling.n),
+            reasoning=_declare(stream, draft, name, sampling.n, holds_reasoning=True),
             marks=marks_of(separate.model_type),
             keeps_reasoning=separate.keep_reasoning,
             template_stops=program.template_stops(),

@@ -79,6 +79,9 @@ class ByteLevelEncoder:
     Raises UnsupportedError for an unknown `pre`, ModelFileError for merges that make no token.
     """
 
+    # Each of the patterns ends a word between a line break with text right before it and a letter.
+    splits_at_lines = True
+
     def __init__(self, texts: Sequence[str], kinds: bytes, merges: Sequence[str], pre: str) -> None:
         if pre not in WORD_PATTERNS:
             raise UnsupportedError(

@@ -29,6 +29,8 @@ _MERGED_KINDS = frozenset(
 class SentencePieceEncoder:
     """Encodes text that holds no special tokens. Raises ModelFileError for a score that is NaN."""
 
+    splits_at_lines = True  # merges know nothing but the characters on both sides
+
     def __init__(
         self, texts: Sequence[str], kinds: bytes, scores: Sequence[float], unk_id: int | None
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from espalier.tokenizer.incremental import IncrementalDecoder
 from espalier.tokenizer.special_tokens import Fragment, Span, SpecialToken, SpecialTokens
 from espalier.tokenizer.vocabulary import SpacePrefix, TokenKind, Vocabulary
 
+_LINE_START = re.compile(rb"\n[A-Za-z]")
 _CONTROL_KINDS = (TokenKind.CONTROL, TokenKind.UNKNOWN)
 
 
@@ -46,7 +48,25 @@ class Tokenizer:
         self._encoder = encoder
         self._special = SpecialTokens(special)
         self._by_text: dict[str, int] = {}
+        self._splits_at_lines: bool | None = None  # found when it is asked for
         self._control_ids = frozenset(vocabulary.ids_of(*_CONTROL_KINDS))
+
+    def splits_at_lines(self) -> bool:
+        """Whether a text cut before lines gives its tokens part by part.
+
+        A cut is meant between a line break and an ASCII letter, where a character that is no space
+        stands before the line break; the parts after it are encoded with `at_start` false. True
+        only where that is known of the scheme, and no token reaches across such a cut.
+        """
+        if self._splits_at_lines is None:
+            vocabulary = self.vocabulary
+            self._splits_at_lines = (
+                getattr(self._encoder, "splits_at_lines", False)
+                # A line break may be a token of its own, and so begin a fragment.
+                and vocabulary.space_prefix is not SpacePrefix.PER_FRAGMENT
+                and not any(map(_LINE_START.search, vocabulary.pieces))
+            )
+        return self._splits_at_lines
 
     def encode(
         self,

@@ -425,3 +425,49 @@ def test_t05_1000_programs_at_once_need_no_1000_threads(from_async: bool) -> Non
     assert sum(state.ret_value for state in states) == 1000
     assert most_threads <= before + 1
     assert backend.num_waiting == 1000
+
+
+def test_t02_bind_keeps_every_option_of_the_function() -> None:
+    @function(num_api_spec_tokens=7)
+    def program(s: ProgramState, word: str, tail: str = "T") -> None:
+        """Doc."""
+        s += word + tail + gen("x")
+
+    bound = program.bind(word="w").bind(tail="U")
+    assert bound.num_api_spec_tokens == program.num_api_spec_tokens == 7
+    assert (bound.func, bound.__doc__, bound.is_async) == (program.func, "Doc.", False)
+    assert bound.bound_arguments == {"word": "w", "tail": "U"}
+    assert program.bound_arguments == {}
+    state = bound.run(backend=(backend := ScriptedBackend()), temperature=0.5)
+    assert state.text() == "wUok"
+    assert backend.calls[0].sampling is not None
+    assert backend.calls[0].sampling.temperature == 0.5
+    with pytest.raises(TypeError, match="word"):
+        bound.run_batch([{"word": "again"}], backend=backend)
+
+
+def test_t04_awaited_batches_have_the_same_policy() -> None:
+    numbers = [{"number": number} for number in (1, 7, 13)]
+    with pytest.raises(BatchError, match=r"item 1 of the batch") as caught:
+        asyncio.run(double.arun_batch(numbers, backend=numbered()))
+    assert caught.value.index == 1
+    states = asyncio.run(double.arun_batch(numbers, backend=numbered(), on_error="return"))
+    assert [type(state.error()).__name__ for state in states] == [
+        "NoneType", "GenerationError", "ValueError",
+    ]  # fmt: skip
+
+
+def test_t06_no_thread_and_no_call_is_left_by_a_generator_that_is_dropped() -> None:
+    before = set(threading.enumerate())
+    backend = ScriptedBackend("x", latency_s=(0.0, 0.01))
+    numbers = [{"number": number} for number in range(20, 120)]
+    states = double.run_batch(numbers, backend=backend, generator_style=True, num_threads=8)
+    assert next(states).ret_value == 40
+    assert any(thread.name == "espalier-program" for thread in threading.enumerate())
+    del states
+    for thread in set(threading.enumerate()) - before:
+        if thread.name == "espalier-program":
+            thread.join(10)
+            assert not thread.is_alive()
+    assert backend._in_flight == 0
+    assert len(backend.calls) < 100

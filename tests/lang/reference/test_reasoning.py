@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import re
 import threading
@@ -11,8 +10,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel
 from tests.backends.toy import toy_backend
 from tests.lang.appending import run
@@ -34,8 +31,6 @@ from espalier.lang.ir import SglExprList, SglGen, SglSeparateReasoning
 from espalier.lang.reasoning_format import (
     MODEL_TYPES,
     ReasoningMarks,
-    ReasoningParser,
-    ReasoningSplitter,
 )
 from espalier.lang.state import ProgramState
 
@@ -417,58 +412,6 @@ def test_t52_in_parts_too(stream: bool) -> None:
         assert "".join(state.text_iter()) == state.text()
     with pytest.raises(UserInputError, match="keep_reasoning"):
         separate_reasoning(gen("x"), model_type=R1, keep_reasoning=1)  # type: ignore[arg-type]
-
-
-# The marks.
-
-CASES = [
-    (R1, "r</think>a", ("r", "a")),
-    (R1, "<think>r</think>a", ("r", "a")),
-    (R1, "only thoughts", ("only thoughts", "")),
-    ("qwen3", "<think>\nr\n</think>\n\na\n", ("r", "a")),
-    ("qwen3", "a without", ("", "a without")),
-    ("qwen3", "  <think>r</think></think>", ("r", "</think>")),
-    ("qwen3-thinking", "r</think>a", ("r", "a")),
-    ("kimi", "◁think▷r◁/think▷a", ("r", "a")),
-    ("GLM45", "<think></think>\na", ("", "a")),
-    ("step3", "", ("", "")),
-]
-
-
-@pytest.mark.parametrize(("model_type", "text", "expected"), CASES)
-def test_texts_are_split_by_the_marks(model_type: str, text: str, expected: Any) -> None:
-    assert ReasoningParser(model_type).parse_non_stream(text) == expected
-
-
-@given(
-    st.sampled_from(["deepseek-r1", "qwen3", "kimi"]),
-    st.lists(
-        st.sampled_from(["<think>", "</think>", "◁think▷", "◁/think▷", "<th", "a", " ", "\n"])
-    ),
-    st.lists(st.integers(0, 30)),
-)
-def test_any_pieces_of_a_text_give_what_the_whole_gives(
-    model_type: str, parts: list[str], cuts: list[int]
-) -> None:
-    text = "".join(parts)
-    splitter = ReasoningSplitter(MODEL_TYPES[model_type])
-    ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    pieces = [splitter.push(text[a:b]) for a, b in itertools.pairwise(ends)]
-    pieces.append(splitter.end())
-    joined = "".join(r for r, _ in pieces), "".join(a for _, a in pieces)
-    assert joined == ReasoningParser(model_type).parse_non_stream(text)
-    # The naive oracle: the whole text, looked at once.
-    marks, body = MODEL_TYPES[model_type], text.lstrip()
-    if body.startswith(marks.opening):
-        body = body[len(marks.opening) :]
-    elif not marks.is_open:
-        assert joined == ("", text.strip())
-        return
-    reasoning, _, answer = body.partition(marks.closing)
-    assert joined == (reasoning.strip(), answer.strip())
-
-
-# Traced and compiled.
 
 
 @function

@@ -1,0 +1,1 @@
+"""What a program would cost, found without a model: a run with the real tokenizer alone."""
