@@ -148,6 +148,23 @@ def test_a_failed_scope_names_its_line() -> None:
     assert errors[0] == errors[1]
 
 
+def test_what_was_cancelled_for_the_sake_of_another_is_not_what_is_told() -> None:
+    @sgl.function
+    def f(s: Any) -> None:
+        s += "go"
+        forks = s.fork(2)
+        more = forks[1].fork(2)
+        more += "c" + sgl.gen("z")
+        more.join("concat_text", "cancel")
+        forks[0] += "a" + sgl.gen("v", timeout=0.05)
+        forks.join("concat_text", "cancel")
+        s += s["v"][0]
+
+    for run in (f.run, f.compile().run):
+        with pytest.raises(GenerationError, match=r"gen 'v' .* failed: ProgramTimeoutError"):
+            run(backend=echoing_backend(latency_s=0.15))
+
+
 def test_forks_into_no_states_are_joined_by_their_own_state() -> None:
     @sgl.function
     def f(s: Any) -> None:
@@ -194,6 +211,16 @@ def test_an_item_that_is_wrong_fails_alone() -> None:
     ]
     with pytest.raises(BatchError, match="item 1 of the batch failed"):
         compiled.run_batch(items, backend=echoing_backend())
+
+
+def test_items_that_are_no_dicts_are_refused_by_what_they_are() -> None:
+    compiled = look.compile()
+    with pytest.raises(TypeError, match=r"item 0 of the batch: look\(\): too many positional"):
+        compiled.run_batch([["a"]], backend=echoing_backend())  # type: ignore[list-item]
+    wrong: Any
+    for wrong in ([["a"]], [None], "ab", None, 5, {"place": "x"}):
+        with pytest.raises(UserInputError, match=r"a dict of arguments|a list of dicts"):
+            compiled.suggest(wrong)
 
 
 def test_on_result_gets_what_the_batch_returns() -> None:

@@ -140,12 +140,8 @@ class CompiledFunction:
         body.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [kinds("s", kinds.POSITIONAL_OR_KEYWORD)]
             + [
-                kinds(
-                    name,
-                    kinds.POSITIONAL_OR_KEYWORD,
-                    default=graph.defaults.get(name, kinds.empty),
-                )
-                for name in sorted(graph.arguments, key=lambda name: name in graph.defaults)
+                kinds(name, kinds.KEYWORD_ONLY, default=graph.defaults.get(name, kinds.empty))
+                for name in graph.arguments
             ]
         )
         return body

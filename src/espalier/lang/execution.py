@@ -14,7 +14,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from espalier.errors import GenerationError, UnknownVariableError
+from espalier.errors import GenerationError, RequestCancelledError, UnknownVariableError
 from espalier.lang import api
 from espalier.lang.abstract import (
     SglAnswer,
@@ -101,10 +101,22 @@ class Execution:
         return self._value(self._graph.value)
 
     def _wait(self) -> None:
-        """Waits for what the lines so far have waited for."""
+        """Waits for what the lines so far have waited for; raises what the first would have.
+
+        What was cancelled for another's sake would have ended before that one, line by line.
+        """
         waits, self._waits = self._waits, []
+        cancelled: Exception | None = None
         for wait in waits:
-            wait()
+            try:
+                wait()
+            except Exception as error:  # noqa: PERF203 - each wait has an error of its own
+                reason = error.__cause__ if isinstance(error, GenerationError) else error
+                if not isinstance(reason, RequestCancelledError):
+                    raise
+                cancelled = cancelled or error
+        if cancelled is not None:
+            raise cancelled
 
     def _step(self, index: int, node: Node) -> None:
         match node:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from espalier.errors import UserInputError
+from espalier.errors import UserInputError, shown
 from espalier.lang.abstract import SglArgument
 from espalier.lang.graph import ROOT, AppendNode, DroppedNode, Graph
 from espalier.lang.ir import SglConstantText, SglExpr, SglRoleBegin, SglRoleEnd
@@ -48,6 +48,10 @@ def suggestions(
     moved before those with many. Counts are of text, cut where parts meet.
     Raises UserInputError for items that lack an argument.
     """
+    if isinstance(batch, (str, bytes, Mapping)) or not isinstance(batch, Sequence):
+        raise UserInputError(
+            f"the batch is of type {type(batch).__name__}; a list of dicts of arguments is allowed."
+        )
     items = [_item(graph, index, given) for index, given in enumerate(batch)]
     found = []
     for parts in _messages(graph):
@@ -61,6 +65,10 @@ def suggestions(
 
 
 def _item(graph: Graph, index: int, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise UserInputError(
+            f"item {index} of the batch is {shown(given)}; a dict of arguments is allowed."
+        )
     item = {**graph.defaults, **given}
     missing = [name for name in graph.arguments if name not in item]
     if missing:
