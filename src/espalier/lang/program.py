@@ -210,10 +210,12 @@ class Program:
             stream.stop(failure)
         self._abort_inner(failure)
 
-    def _abort_inner(self, failure: Failure) -> None:
+    def _inner_programs(self) -> list[Program]:
         with self._lock:
-            inner = [] if self._inner is None else list(self._inner)
-        for program in inner:
+            return [] if self._inner is None else list(self._inner)
+
+    def _abort_inner(self, failure: Failure) -> None:
+        for program in self._inner_programs():
             if not program.has_ended():
                 program.abort(failure)
 
@@ -245,6 +247,15 @@ class Program:
         # Queued on the loop's own thread too: behind the starts of streams that are queued there.
         loop.call_soon(self._await_idle, promise)
         return promise
+
+    def when_all_idle(self) -> list[Promise[None]]:
+        """`when_idle` of this program and of those that its body runs, at any depth."""
+        found, waiting = [], [self]
+        while waiting:
+            program = waiting.pop()
+            found.append(program.when_idle())
+            waiting += program._inner_programs()
+        return found
 
     def _await_idle(self, promise: Promise[None]) -> None:
         if self.active:

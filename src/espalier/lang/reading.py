@@ -63,9 +63,7 @@ class Reader:
         return self.stream.variables.appearing(name)
 
     def _check_scope(self, variable: Variable) -> None:
-        is_own = any(scope.variable is variable for scope in self.stream.scopes)
-        is_parents = variable in self.stream.outer_scopes and not variable.promise.done
-        if (is_own or is_parents) and not self.is_outside:
+        if variable.is_in_scope and not self.is_outside:
             raise ProgramError(
                 f"variable {variable.name!r} was read inside its own var_scope block, which sets "
                 "it at its end; read it after the block."

@@ -234,7 +234,7 @@ class ProgramState(Writer):
         program.cancel(failure)
         # A body that leaves a block on its own state does not wait for its own end.
         body = [program.body_ended] if current_program.get() is not program else []
-        return [*body, program.when_idle()]
+        return [*body, *program.when_all_idle()]
 
     def __str__(self) -> str:
         return self.text()

@@ -28,7 +28,7 @@ from espalier.lang.promise import Promise
 from espalier.lang.recording import CallRecorder, StateRecorder
 from espalier.lang.transcript import Transcript, extended
 from espalier.lang.usage import UsageNode
-from espalier.lang.variables import Scope, Variable, Variables
+from espalier.lang.variables import Scope, Variables
 from espalier.report.record import SHARED_PREFIX
 
 R = TypeVar("R", GenerateResult, ChoiceScores, Chosen)
@@ -83,7 +83,7 @@ class Stream(ActiveStream):
     """One prompt that grows.
 
     Attributes set by the submitting side: `variables`, `open_role`, `scopes` (open here),
-    `outer_scopes` (variables whose scope is open in a parent), `joined`. On the loop's side:
+    `joined`. On the loop's side:
     `transcript`, `failure`, `feed` (the text as it comes, where the program streams).
     """
 
@@ -109,7 +109,6 @@ class Stream(ActiveStream):
         "num_inherited_messages",
         "num_inherited_segments",
         "open_role",
-        "outer_scopes",
         "program",
         "record",
         "scopes",
@@ -133,11 +132,9 @@ class Stream(ActiveStream):
         if parent is None:
             self.variables = Variables()
             self.open_role: str | None = None
-            self.outer_scopes: frozenset[Variable] = frozenset()
         else:
             self.variables = Variables(parent.variables.snapshot())
             self.open_role = parent.open_role
-            self.outer_scopes = parent.outer_scopes.union(scope.variable for scope in parent.scopes)
         self._prefix: SharedPrefix | None = None  # to wait for before the next call
         # Of the last fork: its segments, what its children begin with, and their common prompt.
         self._shared: tuple[int, tuple[SglExpr, ...], SharedPrefix] | None = None

@@ -52,6 +52,10 @@ def append(stream: Stream, value: object) -> None:
     for part in parts_to_append(value):
         _add(stream, draft, part)
     stream.check_open()
+    for scope in stream.scopes:
+        scope.variable.is_in_scope = False
+    for scope in draft.scopes:
+        scope.variable.is_in_scope = True
     stream.open_role, stream.scopes = draft.open_role, draft.scopes
     for variable in draft.declared:
         stream.variables.declare(variable)

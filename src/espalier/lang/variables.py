@@ -22,6 +22,7 @@ class Variable:
     Attributes:
         holds_reasoning: true for the reasoning that a call writes, false for what it is named
             after; None for a variable that no call sets.
+        is_in_scope: its var_scope block is open, so that it cannot be read yet.
         kick: makes the state that will set it go on; None once it cannot be needed.
         meta: the meta_info of the call that set it: a dict, a list of them, or None.
         usage: what the call that set it cost (of a gathered one, all of its calls); None where no
@@ -29,13 +30,24 @@ class Variable:
         feeds: its text as it comes, one for each sample; empty where nothing streams.
     """
 
-    __slots__ = ("feeds", "holds_reasoning", "kick", "meta", "name", "promise", "texts", "usage")
+    __slots__ = (
+        "feeds",
+        "holds_reasoning",
+        "is_in_scope",
+        "kick",
+        "meta",
+        "name",
+        "promise",
+        "texts",
+        "usage",
+    )
 
     def __init__(
         self, name: str | None, kick: Callable[[], None] | None, num_feeds: int = 0
     ) -> None:
         self.name = name
         self.holds_reasoning: bool | None = None
+        self.is_in_scope = False
         self.kick = kick
         self.meta: Any = None
         self.usage: Usage | None = None

@@ -375,3 +375,15 @@ def test_t61_a_script_that_reads_the_state_it_answers_for_raises_at_once() -> No
 
     with pytest.raises(GenerationError, match="stops the event loop"):
         program.run(backend=ScriptedBackend(answer)).sync()
+
+
+def test_t61_a_fork_made_in_a_scope_reads_its_variable_after_the_block() -> None:
+    @function
+    def program(s: ProgramState) -> Any:
+        with s.var_scope("part"):
+            s += "a" + gen("x")
+            fork = s.fork(1)[0]
+        return fork["part"]  # the call may still be at work: the read waits for it
+
+    backend = ScriptedBackend("!", latency_s=0.02)
+    assert program.run(backend=backend).ret_value == "a!"
