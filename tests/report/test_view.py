@@ -189,7 +189,8 @@ def test_a_browser_runs_nothing_that_a_text_holds(tmp_path: Path) -> None:
         s += attack + gen(attack) + gen("fails")
 
     with record_run() as view:
-        shows.run(backend=ScriptedBackend([attack, ValueError(attack)]))
+        state = shows.run(backend=ScriptedBackend([attack, ValueError(attack)]))
+        assert state.error() is not None
     view.save(tmp_path / "run.html")
     dom = dom_of(tmp_path / "run.html", tmp_path)
     assert 'data-ready="1"' in dom
