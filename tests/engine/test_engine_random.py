@@ -211,7 +211,7 @@ def play_all(options: dict[str, object], actions: list[Action]) -> Load:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(OPTIONS, ACTIONS)
-def test_results_are_the_naive_ones_under_random_load(
+def test_t124_results_are_the_naive_ones_and_the_cache_adds_up_under_random_load(
     options: dict[str, object], actions: list[Action]
 ) -> None:
     load = play_all(options, actions)
