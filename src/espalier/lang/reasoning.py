@@ -73,10 +73,20 @@ class ReasoningOp(GenerateOp):
         keeps_reasoning: the state's text has all that the model wrote, else the answer alone.
         template_stops: stops of the chat template, which end the reasoning too.
         is_in_parts: form and stops are for the answer alone.
+        strips_answer: space around the answer is left out; not where a form or a stop that is
+            kept has it so.
         usage: what its calls have cost.
     """
 
-    __slots__ = ("is_in_parts", "keeps_reasoning", "marks", "reasoning", "template_stops", "usage")
+    __slots__ = (
+        "is_in_parts",
+        "keeps_reasoning",
+        "marks",
+        "reasoning",
+        "strips_answer",
+        "template_stops",
+        "usage",
+    )
 
     def __init__(
         self,
@@ -99,6 +109,7 @@ class ReasoningOp(GenerateOp):
         self.keeps_reasoning = keeps_reasoning
         self.template_stops = tuple(template_stops)
         self.is_in_parts = form is not None or has_stops
+        self.strips_answer = form is None and not sampling.no_stop_trim
         self.usage = Usage()
 
     def abandon(self, failure: Failure) -> None:
@@ -272,7 +283,12 @@ class ReasoningOp(GenerateOp):
         sampling = replace(self.sampling, max_new_tokens=left, min_new_tokens=least)
         constraint = None if self.form is None else self.form.constraint
 
+        thread.splitter.end()  # what comes is the answer
+
         def on_delta(_: int, text: str, meta: Mapping[str, Any]) -> None:
+            if self.strips_answer:
+                self._push(stream, thread, index, text, meta)
+                return
             thread.streamed += text
             self.variable.feeds[index].push(text, meta)
             if index == 0:
@@ -281,10 +297,17 @@ class ReasoningOp(GenerateOp):
         sampling = self._seeded(sampling, _ANSWER, index)
         key = derive_seed(self.key, _ANSWER, index)
         call = self._call_after(stream, prompt, thread, sampling, constraint=constraint, key=key)
-        (thread.answer,) = await self._generate(stream, call, on_delta)
-        if index == 0:
-            stream.append_text(thread.answer.text[len(thread.streamed) :])
-        thread.metas.append(thread.answer.meta_info)
+        (answer,) = await self._generate(stream, call, on_delta)
+        rest = answer.text[len(thread.streamed) :]
+        if self.strips_answer:
+            self._push(stream, thread, index, rest, None)
+            self._end_reasoning(stream, thread, index)
+            if not self.keeps_reasoning and thread.splitter.answer != answer.text:
+                answer = replace(answer, text=thread.splitter.answer, token_ids=None)
+        elif index == 0:
+            stream.append_text(rest)
+        thread.answer = answer
+        thread.metas.append(answer.meta_info)
 
     def _seeded(self, sampling: SamplingParams, part: int, index: int) -> SamplingParams:
         """Sampling of one sample, with a seed of its own where the generation has one."""
@@ -335,7 +358,9 @@ class ReasoningOp(GenerateOp):
             self._set(texts, metas)
 
     def _answer_text(self, thread: _Thread) -> str:
-        return thread.splitter.answer if thread.answer is None else thread.answer.text
+        if thread.answer is None or self.strips_answer:
+            return thread.splitter.answer
+        return thread.answer.text
 
 
 def _segments(sample: Sample, marks: ReasoningMarks) -> list[Segment]:
