@@ -11,7 +11,10 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from tests.constrain.regex_pairs import regex_cases
 
+from espalier.constrain import position_automaton as position_automaton_module
 from espalier.constrain import regex_search as regex_search_module
+from espalier.constrain.code_points import code_points
+from espalier.constrain.pattern import CodePoints
 from espalier.constrain.position_automaton import ACCEPT, MAX_LINKS, position_automaton
 from espalier.constrain.regex_parser import parse_search_regex
 from espalier.constrain.regex_search import RegexSearch, SearchAutomaton
@@ -180,3 +183,15 @@ def test_searches_in_many_threads_share_states() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_class_that_is_repeated_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counting(ranges: tuple[tuple[int, int], ...]) -> CodePoints:
+        made.append(ranges)
+        return code_points(ranges)
+
+    monkeypatch.setattr(position_automaton_module, "code_points", counting)
+    assert len(position_automaton(parse_search_regex(r"\w{300}")).kinds) == 300
+    assert len(made) == 1

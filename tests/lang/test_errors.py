@@ -130,3 +130,21 @@ def test_a_call_that_stands_in_no_users_file_names_no_line() -> None:
     assert str(failure.raised()) == "gen 'x' failed: BoomError: boom"
     other = failure.raised_for(object(), "gen 'y'", "y", None)()
     assert str(other) == "gen 'y' was cancelled: gen 'x' failed: BoomError: boom"
+
+
+class LeavesError(BaseException):
+    pass
+
+
+def test_what_is_no_exception_fails_its_call_and_leaves_the_loop_running() -> None:
+    def leaves(call: ScriptedCall) -> str:
+        raise LeavesError if call.text == "leave" else SystemExit(3)
+
+    @function
+    def ask(s: ProgramState, text: str) -> None:
+        s += text + gen("x")
+
+    for text, kind in (("leave", "LeavesError"), ("exit", "SystemExit: 3")):
+        with pytest.raises(GenerationError, match=kind):
+            ask.run(text, backend=ScriptedBackend(leaves), timeout=20)["x"]
+    assert ask.run("a", backend=ScriptedBackend("ok"), timeout=20)["x"] == "ok"

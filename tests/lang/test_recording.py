@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.backends.toy import rows_of, toy_backend
 from espalier.backends.base import GenerateCall, GenerateResult, OnDelta
 from espalier.backends.scripted import ScriptedBackend
 from espalier.errors import GenerationError, ProgramError, UserInputError
-from espalier.lang.api import assistant, gen, select, user
+from espalier.lang.api import assistant, gen, select, separate_reasoning, user
 from espalier.lang.function import function
 from espalier.lang.recording import record_run
 from espalier.lang.state import ProgramState
@@ -25,9 +26,13 @@ from espalier.report.record import (
     PROGRAM,
     SHARED_PREFIX,
     TEMPLATE,
+    Budget,
+    CallRecord,
+    Piece,
     RunRecord,
     StateRecord,
 )
+from espalier.types import Usage
 
 
 @function
@@ -364,3 +369,52 @@ def test_a_failing_fork_is_drawn_with_the_others() -> None:
     assert [state.calls[0].status for state in run.states[1:]] == [DONE, FAILED]
     assert run.error is not None
     assert run.error.startswith("GenerationError: gen 'x'")
+
+
+def test_a_run_that_asks_for_it_is_recorded_also_where_another_recording_is_full() -> None:
+    backend = ScriptedBackend({"Tip": " drink", "Best": "1"})
+    with record_run(max_runs=1) as view:
+        tips.run("ink", backend=backend).sync()
+        state = tips.run("tea", backend=backend, trace=True)
+    assert "tea" in state.show().html
+    assert len(view.runs) == 1
+    assert "1 more run ran and" in view.html
+
+
+@pytest.mark.parametrize("given", [0, -1, "a", None, 1.5])
+def test_a_recording_takes_one_run_or_more(given: Any) -> None:
+    with pytest.raises(UserInputError, match="max_runs is"), record_run(max_runs=given):
+        pass
+
+
+def test_what_was_cached_is_what_the_first_of_several_calls_found() -> None:
+    backend = toy_backend()
+
+    @function
+    def thinks(s: ProgramState) -> None:
+        s += "abcabcabc"
+        s += separate_reasoning(gen("x", stop="\n", max_tokens=20), model_type="qwen3")
+
+    state = thinks.run(backend=backend, temperature=0, trace=True)
+    state.sync()
+    (call,) = run_of(state).states[0].calls
+    assert call.usage is not None
+    assert call.usage.calls == 2
+    assert call.usage.cached_tokens > 0
+    assert call.cached_length == 0
+    assert origins(run_of(state))[0] == (COMPUTED, "abcabcabc")
+
+
+def test_the_origins_of_a_long_run_take_time_in_proportion_to_it() -> None:
+    run = RunRecord("p()", "m", 0.0, Budget())
+    state = StateRecord("main", None, 0.0)
+    run.states.append(state)
+    for index in range(10_000):
+        state.pieces.append(Piece(PROGRAM, "Q"))
+        call = CallRecord("gen", f"x{index}", None, 0.0, sent_at=float(index), usage=Usage())
+        call.prompt_length, call.cached_length = 2 * index + 1, 2 * index
+        state.calls.append(call)
+        state.pieces.append(Piece(GENERATED, "a", call))
+    began_at = time.process_time()
+    assert origins(run)[:3] == [(COMPUTED, "Q"), (GENERATED, "a"), (COMPUTED, "Q")]
+    assert time.process_time() - began_at < 5  # 0.1 s; 30 s if each piece looked at all calls

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -316,3 +317,124 @@ def test_a_program_with_roles_is_traced_and_compiled_on_a_bare_backend() -> None
     assert state.text() == roles.run(backend=answering).text()
     assert state.text().startswith("[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\nWho are you? [/INST]")
     assert cause_of(compiled.run()) is not None
+
+
+class Answers(BaseBackend):
+    """Answers with what a function returns; its __init__ does not call the base's."""
+
+    def __init__(self, answer: Callable[[], Any]) -> None:
+        self.answer = answer
+
+    def generate(self, s: StreamExecutor, sampling_params: SglSamplingParams) -> Any:
+        return self.answer()
+
+
+@function
+def ask(s: ProgramState) -> None:
+    s += "Q" + gen("x")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (None, "generate of the backend gave None; a pair of a text and its meta_info"),
+        ("ab", "gave 'ab'; a pair"),
+        ((None, {}), "gave None as the text; a str"),
+        ((b"ab", {}), "gave b'ab' as the text; a str"),
+        (("a", "meta"), "meta_info is 'meta'; a dict"),
+        (("a", {"completion_tokens": -5}), "completion_tokens=-5; a whole number from 0"),
+        (("a", {"prompt_tokens": "7"}), "prompt_tokens='7'; a whole number from 0"),
+    ],
+)
+def test_an_answer_of_another_form_is_an_error_that_says_so(answer: Any, message: str) -> None:
+    error = ask.run(backend=Answers(lambda: answer)).error()
+    assert isinstance(error, GenerationError)
+    assert isinstance(error.__cause__, BackendError)
+    assert message in str(error)
+
+
+@pytest.mark.parametrize("piece", [(None, {}), (5, {}), "ab"])
+def test_a_piece_of_a_stream_of_another_form_is_an_error_in_the_iterator(piece: Any) -> None:
+    class Streams(BaseBackend):
+        def generate_stream(self, s: StreamExecutor, params: SglSamplingParams) -> Any:
+            return iter([piece])
+
+    state = ask.run(backend=Streams(), stream=True, timeout=20)
+    with pytest.raises(GenerationError, match="generate_stream"):
+        list(state.text_iter("x"))
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), StopIteration(), GeneratorExit()]
+)
+def test_whatever_a_backend_raises_fails_its_call_alone(error: BaseException) -> None:
+    def raises() -> None:
+        raise error
+
+    told = ask.run(backend=Answers(raises), timeout=20).error()
+    assert f"the backend raised {type(error).__name__}" in str(told)
+    assert ask.run(backend=Answers(lambda: ("fine", {})), timeout=20)["x"] == "fine"
+
+
+def test_a_finish_reason_that_is_a_text_is_recorded_too() -> None:
+    backend = Answers(lambda: ("a", {"finish_reason": "length"}))
+    state = ask.run(backend=backend, trace=True)
+    assert state["x"] == "a"
+    assert "ended by length" not in state.show().html  # it tells no count of tokens
+    assert state.get_meta_info("x")["finish_reason"] == "length"
+
+
+def test_a_stream_that_takes_long_to_begin_holds_up_no_other_program() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(BaseBackend):
+        def generate_stream(self, s: StreamExecutor, params: SglSamplingParams) -> Any:
+            begun.set()
+            go_on.wait(20)
+            return iter([("slow", {})])
+
+    slow = ask.run(backend=Slow(), stream=True)
+    assert begun.wait(20)
+    assert ask.run(backend=Answers(lambda: ("fast", {})), timeout=20)["x"] == "fast"
+    assert not go_on.is_set()
+    go_on.set()
+    assert slow["x"] == "slow"
+
+
+def test_a_call_that_is_cancelled_before_its_thread_is_free_is_not_made() -> None:
+    made, lock, go_on = [0], threading.Lock(), threading.Event()
+
+    def answer() -> Any:
+        with lock:
+            made[0] += 1
+        go_on.wait(20)
+        return "x", {}
+
+    @function
+    def many(s: ProgramState) -> None:
+        forks = s.fork(MAX_THREADS + 20)
+        forks += "Q" + gen("x")
+        forks.join()
+
+    with pytest.raises(TimeoutError):
+        many.run(backend=Answers(answer), timeout=0.5)
+    go_on.set()
+    assert ask.run(backend=Answers(lambda: ("after", {})), timeout=20)["x"] == "after"
+    time.sleep(0.05)
+    assert made[0] <= MAX_THREADS
+
+
+def test_a_backend_may_run_programs_on_another_one_in_all_of_its_threads() -> None:
+    inner = Answers(lambda: ("in", {}))
+    outer = Answers(lambda: (ask.run(backend=inner)["x"], {}))
+    states = ask.run_batch([{}] * (MAX_THREADS + 10), backend=outer, num_threads=96, timeout=30)
+    assert {state["x"] for state in states} == {"in"}
+
+
+def test_a_chat_template_of_another_form_is_an_error_that_says_so() -> None:
+    class Named(Mine):
+        def get_chat_template(self) -> Any:
+            return "chatml"
+
+    with pytest.raises(BackendError, match=r"returned 'chatml'; a ChatTemplate is allowed"):
+        ask.run(backend=Named())

@@ -18,6 +18,17 @@ _SEED_BITS = 63
 _MASK_64 = (1 << 64) - 1
 
 
+def finish_type(meta: Mapping[str, Any]) -> str | None:
+    """Why a text ended, "stop" or "length" say; None where its meta_info does not tell.
+
+    Some services give `finish_reason` as this text alone and not as {"type": ...}.
+    """
+    reason = meta.get("finish_reason")
+    if isinstance(reason, Mapping):
+        reason = reason.get("type")
+    return None if reason is None else str(reason)
+
+
 def derive_seed(seed: int, *parts: int) -> int:
     """A seed made of a seed and a path of numbers: the same everywhere, 0 to 2**63 - 1.
 

@@ -104,6 +104,7 @@ class _Builder:
         self.following: list[set[int]] = []
         self.numbers: dict[str | CodePoints, int] = {}
         self._rounds: list[set[int]] = []
+        self._ranges: dict[int, CodePoints] = {}  # by id: a repeat builds one class many times
         self._num_links = 0
 
     def build(self, pattern: Pattern, after: set[int]) -> set[int]:
@@ -115,7 +116,9 @@ class _Builder:
                 after = {self._position(character, after)}
             return after if not _SURROGATE.search(pattern.text) else set()
         if isinstance(pattern, CharClass):
-            ranges = code_points(pattern.ranges)
+            ranges = self._ranges.get(id(pattern))
+            if ranges is None:
+                ranges = self._ranges[id(pattern)] = code_points(pattern.ranges)
             return {self._position(ranges, after)} if ranges else set()
         if isinstance(pattern, Concat):
             for part in reversed(pattern.parts):

@@ -17,6 +17,7 @@ from espalier.backends.base import (
     LogprobOptions,
     OnDelta,
     ScoreCall,
+    finish_type,
 )
 from espalier.errors import BackendError, ProgramError, shown
 from espalier.lang.choices import ChoicesDecision, TokenEntry, mean_logprob
@@ -70,7 +71,7 @@ class CallOp:
         """The call's place in the program."""
         return CallSite(self.variable.name, *(self.location or (None, None)))
 
-    def failed(self, error: Exception) -> Failure:
+    def failed(self, error: BaseException) -> Failure:
         """A failure that names the call."""
         return Failure(error, self._description, self.variable.name, self.location, self)
 
@@ -183,11 +184,10 @@ class GenerateOp(CallOp):
 
     def _why(self, meta: Any, error: Exception) -> str:
         metas = meta if isinstance(meta, list) else [meta]
-        reasons: list[Mapping[str, Any]] = [item.get("finish_reason") or {} for item in metas]
-        if any(reason.get("type") == "length" for reason in reasons):
+        if any(finish_type(item) == "length" for item in metas):
             return f"it reached max_new_tokens ({self.sampling.max_new_tokens}); allow more"
-        for reason in reasons:
-            if isinstance(reason.get("matched"), str):
+        for reason in (item.get("finish_reason") for item in metas):
+            if isinstance(reason, Mapping) and isinstance(reason.get("matched"), str):
                 return f"the stop {shown(reason['matched'])} may have ended it early"
         told = " ".join(str(error).split())[:200].rstrip(".")
         return f"reading it raised {type(error).__name__}: {told}"

@@ -48,8 +48,15 @@ class ChatTemplate:
     style: ChatTemplateStyle = ChatTemplateStyle.PLAIN
 
     def __post_init__(self) -> None:
+        if not isinstance(self.role_prefix_and_suffix, Mapping):
+            raise UserInputError(
+                f"chat template {self.name!r} has {shown(self.role_prefix_and_suffix)} as its "
+                "roles; a dict from a role to a text before and a text after each message is "
+                "allowed."
+            )
         for role, pair in self.role_prefix_and_suffix.items():
-            if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
+            if not is_pair or not all(isinstance(part, str) for part in pair):
                 raise UserInputError(
                     f"chat template {self.name!r} has {shown(pair)} for the role {role!r}; a text "
                     "before and a text after each message are allowed."

@@ -57,7 +57,9 @@ def get_chat_template(name: str) -> ChatTemplate:
 
 
 def matching_template(model_path: str) -> ChatTemplate | None:
-    """The template that the model path names by its parts, or None."""
+    """The template that the model path names by its parts, or None; raises UserInputError."""
+    if not isinstance(model_path, str):
+        raise UserInputError(f"the model path is {shown(model_path)}; a text is allowed.")
     for function in reversed(_matching):
         found = function(model_path)
         if found is not None:

@@ -183,7 +183,7 @@ PATH_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("llama-2-chat", ("codellama", "instruct"), ()),
     ("llama-3-instruct", ("llama-3", "instruct"), ()),
     ("llama-4", ("llama-4", "instruct"), ()),
-    ("chatml", ("tinyllama",), ()),
+    ("chatml", ("tinyllama",), ("v0.6", "v1.0")),  # these speak Zephyr's format
     ("chatml-llava", ("llava-v1.6-34b",), ()),
     ("chatml-llava", ("llava-v1.6-yi-34b",), ()),
     ("chatml-llava", ("llava-next-video-34b",), ()),

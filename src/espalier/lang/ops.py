@@ -53,7 +53,7 @@ class QuietOp:
     place: str | None = None
     timeout_s: float | None = None
 
-    def failed(self, error: Exception) -> Failure:
+    def failed(self, error: BaseException) -> Failure:
         """The error itself is what readers get."""
         return Failure(error)
 
@@ -158,7 +158,7 @@ class AskOp(Generic[T]):
         """Answers."""
         self.answer.resolve(self.question(stream))
 
-    def failed(self, error: Exception) -> Failure:
+    def failed(self, error: BaseException) -> Failure:
         """The error itself is what readers get."""
         return Failure(error)
 
@@ -222,7 +222,7 @@ class AdoptOp(QuietOp):
             raise ParentFailedError(start)
         stream.adopt(start)
 
-    def failed(self, error: Exception) -> Failure:
+    def failed(self, error: BaseException) -> Failure:
         """The parent's failure."""
         return error.failure if isinstance(error, ParentFailedError) else Failure(error)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from espalier.errors import EspalierError
-from espalier.lang.failure import Failure
+from espalier.lang.failure import Failure, described
 from espalier.lang.program import ActiveStream, Program, call_slots
 from espalier.lang.recording import CallRecorder
 from espalier.types import Prompt, Usage
@@ -80,10 +79,10 @@ class SharedPrefix(ActiveStream):
                 record.answered(usage, backend)
                 record.prefilled(usage)
             self._num_computed += usage.computed_tokens
-        except EspalierError as error:
+        except Exception as error:
             # Only a hint: whatever is wrong with the prompt, each fork's own call will say so.
             if record is not None:
-                record.failed(str(error), is_cancelled=False)
+                record.failed(described(error), is_cancelled=False)
             return
         finally:
             self._program.stream_stopped(self)

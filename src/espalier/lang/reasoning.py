@@ -13,7 +13,14 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from espalier.backends.base import GenerateCall, LogprobOptions, OnDelta, Sample, derive_seed
+from espalier.backends.base import (
+    GenerateCall,
+    LogprobOptions,
+    OnDelta,
+    Sample,
+    derive_seed,
+    finish_type,
+)
 from espalier.constraint import Constraint
 from espalier.errors import BackendError
 from espalier.lang.calls import GenerateOp, whole_meta
@@ -21,7 +28,7 @@ from espalier.lang.failure import Failure
 from espalier.lang.form import Form
 from espalier.lang.location import SourceLine
 from espalier.lang.options import STOP_NAMES
-from espalier.lang.reasoning_format import ReasoningMarks, ReasoningSplitter
+from espalier.lang.reasoning_format import ReasoningMarks, ReasoningSplitter, length_of_begun
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable
 from espalier.types import (
@@ -49,6 +56,7 @@ class _Thread:
     segments: list[Segment] = field(default_factory=list)
     metas: list[Mapping[str, Any]] = field(default_factory=list)
     streamed: str = ""  # of the call at work
+    held: str = ""  # of that call: what may be a stop of the chat template
     answer: Sample | None = None
     is_reasoning: bool = True
 
@@ -65,10 +73,20 @@ class ReasoningOp(GenerateOp):
         keeps_reasoning: the state's text has all that the model wrote, else the answer alone.
         template_stops: stops of the chat template, which end the reasoning too.
         is_in_parts: form and stops are for the answer alone.
+        strips_answer: space around the answer is left out; not where a form or a stop that is
+            kept has it so.
         usage: what its calls have cost.
     """
 
-    __slots__ = ("is_in_parts", "keeps_reasoning", "marks", "reasoning", "template_stops", "usage")
+    __slots__ = (
+        "is_in_parts",
+        "keeps_reasoning",
+        "marks",
+        "reasoning",
+        "strips_answer",
+        "template_stops",
+        "usage",
+    )
 
     def __init__(
         self,
@@ -91,6 +109,7 @@ class ReasoningOp(GenerateOp):
         self.keeps_reasoning = keeps_reasoning
         self.template_stops = tuple(template_stops)
         self.is_in_parts = form is not None or has_stops
+        self.strips_answer = form is None and not sampling.no_stop_trim
         self.usage = Usage()
 
     def abandon(self, failure: Failure) -> None:
@@ -125,7 +144,7 @@ class ReasoningOp(GenerateOp):
         """One call for the reasoning (and, in one go, the answer) of some threads."""
 
         def on_delta(index: int, text: str, meta: Mapping[str, Any]) -> None:
-            self._push(stream, threads[index], index, text, meta)
+            self._push_begun(stream, threads[index], index, text, meta)
 
         call = GenerateCall(prompt, sampling, self.logprobs, None, key, stream.chat())
         return await self._generate(stream, call, on_delta if is_streamed else None)
@@ -144,6 +163,16 @@ class ReasoningOp(GenerateOp):
         return result.samples
 
     # Text as it comes.
+
+    def _push_begun(
+        self, stream: Stream, thread: _Thread, index: int, text: str, meta: Mapping[str, Any]
+    ) -> None:
+        """Pushes text, but for an end that may be a stop of the template: `_without_stop`."""
+        stops = self.template_stops if self.is_in_parts else ()
+        begun = thread.held + text
+        end = len(begun) - max((length_of_begun(begun, stop) for stop in stops), default=0)
+        thread.held = begun[end:]
+        self._push(stream, thread, index, begun[:end], meta)
 
     def _push(
         self, stream: Stream, thread: _Thread, index: int, text: str, meta: Mapping[str, Any] | None
@@ -170,7 +199,7 @@ class ReasoningOp(GenerateOp):
                 f"the text streamed {thread.streamed!r} is no prefix of the final {sample.text!r}."
             )
         self._push(stream, thread, index, sample.text[len(thread.streamed) :], None)
-        thread.streamed = ""
+        thread.streamed = thread.held = ""
         thread.segments += _segments(sample, self.marks)
         thread.metas.append(sample.meta_info)
 
@@ -210,10 +239,11 @@ class ReasoningOp(GenerateOp):
 
     def _without_stop(self, sample: Sample) -> Sample:
         """The sample without a stop of the chat template at its end."""
-        for stop in self.template_stops:
-            if sample.text.endswith(stop):
-                return replace(sample, text=sample.text.removesuffix(stop), token_ids=None)
-        return sample
+        stops = [stop for stop in self.template_stops if sample.text.endswith(stop)]
+        if not stops:
+            return sample
+        text = sample.text.removesuffix(max(stops, key=len))
+        return replace(sample, text=text, token_ids=None)
 
     async def _go_on(
         self, stream: Stream, prompt: Prompt, thread: _Thread, index: int, first: Sample
@@ -223,7 +253,7 @@ class ReasoningOp(GenerateOp):
         thread.is_reasoning = marks.is_open or first.text.lstrip().startswith(marks.opening)
         if thread.is_reasoning:
             self._take(stream, thread, index, first)
-            was_cut = (first.meta_info.get("finish_reason") or {}).get("type") == "length"
+            was_cut = finish_type(first.meta_info) == "length"
             left = budget - thread.num_tokens
             if was_cut and not marks.is_open and left > 0 and not thread.splitter.is_answering:
                 rest = self._seeded(self._reasoning_sampling(left), _REASONING, index)
@@ -231,7 +261,7 @@ class ReasoningOp(GenerateOp):
                 (more,) = await self._generate(
                     stream,
                     self._call_after(stream, prompt, thread, rest, constraint=None, key=key),
-                    lambda _, text, meta: self._push(stream, thread, index, text, meta),
+                    lambda _, text, meta: self._push_begun(stream, thread, index, text, meta),
                 )
                 self._take(stream, thread, index, self._without_stop(more))
             is_closed = thread.splitter.is_answering
@@ -253,7 +283,12 @@ class ReasoningOp(GenerateOp):
         sampling = replace(self.sampling, max_new_tokens=left, min_new_tokens=least)
         constraint = None if self.form is None else self.form.constraint
 
+        thread.splitter.end()  # what comes is the answer
+
         def on_delta(_: int, text: str, meta: Mapping[str, Any]) -> None:
+            if self.strips_answer:
+                self._push(stream, thread, index, text, meta)
+                return
             thread.streamed += text
             self.variable.feeds[index].push(text, meta)
             if index == 0:
@@ -262,10 +297,17 @@ class ReasoningOp(GenerateOp):
         sampling = self._seeded(sampling, _ANSWER, index)
         key = derive_seed(self.key, _ANSWER, index)
         call = self._call_after(stream, prompt, thread, sampling, constraint=constraint, key=key)
-        (thread.answer,) = await self._generate(stream, call, on_delta)
-        if index == 0:
-            stream.append_text(thread.answer.text[len(thread.streamed) :])
-        thread.metas.append(thread.answer.meta_info)
+        (answer,) = await self._generate(stream, call, on_delta)
+        rest = answer.text[len(thread.streamed) :]
+        if self.strips_answer:
+            self._push(stream, thread, index, rest, None)
+            self._end_reasoning(stream, thread, index)
+            if not self.keeps_reasoning and thread.splitter.answer != answer.text:
+                answer = replace(answer, text=thread.splitter.answer, token_ids=None)
+        elif index == 0:
+            stream.append_text(rest)
+        thread.answer = answer
+        thread.metas.append(answer.meta_info)
 
     def _seeded(self, sampling: SamplingParams, part: int, index: int) -> SamplingParams:
         """Sampling of one sample, with a seed of its own where the generation has one."""
@@ -316,7 +358,9 @@ class ReasoningOp(GenerateOp):
             self._set(texts, metas)
 
     def _answer_text(self, thread: _Thread) -> str:
-        return thread.splitter.answer if thread.answer is None else thread.answer.text
+        if thread.answer is None or self.strips_answer:
+            return thread.splitter.answer
+        return thread.answer.text
 
 
 def _segments(sample: Sample, marks: ReasoningMarks) -> list[Segment]:

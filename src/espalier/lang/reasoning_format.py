@@ -109,7 +109,7 @@ class ReasoningSplitter:
     def _reason(self) -> str:
         reasoning, mark, rest = self._held.partition(self._marks.closing)
         if not mark:
-            return self._give("reasoning", _length_of_begun(self._held, self._marks.closing))
+            return self._give("reasoning", length_of_begun(self._held, self._marks.closing))
         self._held = reasoning
         piece = self._give("reasoning", 0)
         self._held, self._state = rest, "answer"
@@ -124,9 +124,9 @@ class ReasoningSplitter:
         return piece
 
 
-def _length_of_begun(text: str, mark: str) -> int:
-    """Length of the longest end of a text that a mark begins with."""
-    for length in range(min(len(mark) - 1, len(text)), 0, -1):
+def length_of_begun(text: str, mark: str) -> int:
+    """Length of the longest end of a text that a mark, or the whole of it, begins with."""
+    for length in range(min(len(mark), len(text)), 0, -1):
         if mark.startswith(text[-length:]):
             return length
     return 0

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from espalier.backends.base import Backend, Sample, TellsOffsets
+from espalier.backends.base import Backend, Sample, TellsOffsets, finish_type
+from espalier.errors import UserInputError
 from espalier.lang.location import SourceLine
 from espalier.report.record import (
     CANCELLED,
@@ -34,7 +35,7 @@ from espalier.report.record import (
     VariableRecord,
 )
 from espalier.report.view import RunView
-from espalier.types import Prompt, Usage
+from espalier.types import Prompt, Usage, whole_number
 
 _MAX_TITLE = 300
 _short = reprlib.Repr()
@@ -53,6 +54,8 @@ class CallRecorder:
 
     def started(self, prompt: Prompt) -> None:
         """The turn of the call has come; it may still wait for a prefix or for the backend."""
+        if self.record.sent_at is not None:  # not the first of several calls in a row
+            return
         self._prompt = prompt
         self.record.status = RUNNING
         self.record.prompt_length = sum(len(segment.text) for segment in prompt)
@@ -63,11 +66,17 @@ class CallRecorder:
             self.record.sent_at = time.perf_counter()
 
     def answered(self, usage: Usage, backend: Backend) -> None:
-        """The backend has answered; `usage` is as it came."""
+        """The backend has answered; `usage` is as it came.
+
+        Of several calls in a row the last ends the record; the first says what was cached, as
+        the others find what it has computed.
+        """
         record = self.record
+        is_first = record.ended_at is None
         record.ended_at = time.perf_counter()
-        is_first = record.first_token_at is None
-        if is_first and usage.ttft_s is not None and record.sent_at is not None:
+        if not is_first:
+            return
+        if usage.ttft_s is not None and record.sent_at is not None:
             record.first_token_at = min(record.sent_at + usage.ttft_s, record.ended_at)
         if usage.prompt_tokens:
             record.cached_share = usage.cached_tokens / usage.prompt_tokens
@@ -80,8 +89,7 @@ class CallRecorder:
         first = samples[0]
         if first.forced_spans is not None and first.token_ids and isinstance(backend, TellsOffsets):
             self.record.forced = _in_characters(first, backend.token_offsets(first.token_ids))
-        reason = first.meta_info.get("finish_reason") or {}
-        self.record.finish = str(reason.get("type")) if reason else None
+        self.record.finish = finish_type(first.meta_info)
         self._done([sample.text for sample in samples], usage, GENERATED)
 
     def chose(self, choice: str, scores: Sequence[tuple[str, float]], usage: Usage) -> None:
@@ -229,20 +237,22 @@ def start_run(
     where it `is_wanted`.
     """
     recordings = _recordings if outer is None else (*_recordings, *outer.recordings)
-    if is_wanted and not recordings:
-        recordings = (Recording(),)
-    if not recordings:
+    if not recordings and not is_wanted:
         return None
-    recordings = tuple(dict.fromkeys(recordings))
     record = RunRecord(
         _title(name, args, kwargs),
         model,
         time.perf_counter(),
-        recordings[0].budget,
+        Budget(),
         None if outer is None else outer.record,
     )
-    takers = tuple(recording for recording in recordings if recording.take(record))
-    return RunRecorder(record, takers) if takers else None
+    takers = tuple(recording for recording in dict.fromkeys(recordings) if recording.take(record))
+    if not takers and is_wanted:  # no recording is on, or those that are have no place left
+        takers = (Recording(runs=[record]),)
+    if not takers:
+        return None
+    record.budget = takers[0].budget
+    return RunRecorder(record, takers)
 
 
 _lock = threading.Lock()
@@ -255,9 +265,12 @@ def record_run(max_runs: int = 100) -> Iterator[RunView]:
 
     Gives a drawing of what was recorded: in a notebook it shows itself, `save(path)` writes the
     page. At most `max_runs` runs are kept, and so much text and so many calls as
-    `espalier.report.record.Budget` allows; the drawing says what was left out.
+    `espalier.report.record.Budget` allows; the drawing says what was left out. Raises
+    UserInputError for a `max_runs` that is no whole number from 1.
     """
     global _recordings  # noqa: PLW0603
+    if whole_number("max_runs", max_runs, UserInputError) < 1:
+        raise UserInputError(f"max_runs is {max_runs}; 1 run or more is allowed.")
     recording = Recording(max_runs)
     with _lock:
         _recordings = (*_recordings, recording)

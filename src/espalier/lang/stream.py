@@ -57,7 +57,7 @@ class Op(Protocol):
         """Carries it out, or returns what is to be awaited for that."""
         ...
 
-    def failed(self, error: Exception) -> Failure:
+    def failed(self, error: BaseException) -> Failure:
         """The failure that an error in `run` means for the stream."""
         ...
 
@@ -298,7 +298,7 @@ class Stream(ActiveStream):
                 await (pending if op.timeout_s is None else self._within(op.timeout_s, pending))
         except asyncio.CancelledError:
             self._fail(self.failure or Failure.cancelled("the loop of programs was stopped"))
-        except Exception as error:
+        except BaseException as error:  # SystemExit of a user's backend would end the loop
             self._fail(op.failed(error))
         finally:
             self._waiting, self._op = False, None

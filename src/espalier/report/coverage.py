@@ -7,7 +7,7 @@ a constraint decided it and else generated, whatever later calls found of it in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from espalier.report.record import (
@@ -89,7 +89,7 @@ class Coverage:
     def spans(self, state: StateRecord) -> Iterator[tuple[Piece, list[Span]]]:
         """A state's own pieces, each in spans of one origin."""
         covered = self._states[state]
-        at = covered.start
+        at, index = covered.start, 0
         for piece in list(state.pieces):
             if piece.source in (GENERATED, CHOICE):
                 forced = piece.call.forced if piece.call is not None else None
@@ -98,9 +98,21 @@ class Coverage:
                 )
                 yield piece, _spans(piece.text, ranges, GENERATED)
             else:
-                ranges = ((start - at, end - at, name) for start, end, name in covered.ranges)
+                while index < len(covered.ranges) and covered.ranges[index][1] <= at:
+                    index += 1
+                ranges = _ranges_within(covered.ranges, index, at, len(piece.text))
                 yield piece, _spans(piece.text, ranges, CONSTANT)
             at += len(piece.text)
+
+
+def _ranges_within(
+    ranges: Sequence[tuple[int, int, str]], index: int, at: int, length: int
+) -> Iterator[tuple[int, int, str]]:
+    """The ranges from `index` on that begin in the `length` characters from `at`, from there."""
+    while index < len(ranges) and ranges[index][0] < at + length:
+        start, end, origin = ranges[index]
+        yield start - at, end - at, origin
+        index += 1
 
 
 def _spans(text: str, ranges: Iterable[tuple[int, int, str]], rest: str) -> list[Span]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from tests.backends.toy import toy_backend
 from tests.lang.appending import run
 
-from espalier.backends.scripted import ScriptedBackend, ScriptedCall
+from espalier.backends.scripted import PlainRoles, ScriptedBackend, ScriptedCall
 from espalier.constraint import ConstraintKind
 from espalier.errors import (
     BackendError,
@@ -446,3 +446,41 @@ def test_it_is_traced_and_compiles_to_what_the_interpreter_gives() -> None:
     assert "SeparateReasoning(model_type=deepseek-r1, name=y_reasoning_content)" in shown
     graph = two_steps.trace().graph
     assert same_graph(graph_from_json(json.loads(json.dumps(graph_to_json(graph)))), graph)
+
+
+class Stopping(PlainRoles):
+    stop = ("STOP", "###STOP")
+
+
+@pytest.mark.parametrize("keep_reasoning", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_template_stop_that_ends_the_reasoning_shows_nowhere(
+    keep_reasoning: bool, stream: bool
+) -> None:
+    @function
+    def ask(s: ProgramState) -> None:
+        s += "Q" + thinking(stop="\n", keep_reasoning=keep_reasoning)
+
+    backend = ScriptedBackend("<think>a # b ###STOP c", template=Stopping(), tokens="byte")
+    state = ask.run(backend=backend, stream=stream)
+    pieces = list(state.text_iter("x_reasoning_content"))
+    assert "".join(pieces) == state["x_reasoning_content"] == "a # b"
+    assert (state["x"], "STOP" in "".join(state.text_iter())) == ("", False)
+
+
+@pytest.mark.parametrize("keep_reasoning", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_a_stop_ends_has_no_space_around_it(
+    keep_reasoning: bool, stream: bool
+) -> None:
+    @function
+    def ask(s: ProgramState) -> None:
+        s += "Q" + thinking(stop="\n", keep_reasoning=keep_reasoning) + "!"
+
+    backend = ScriptedBackend(
+        lambda call: "  4 5 \nz" if "</think>" in call.text else "<think>so</think>", tokens="byte"
+    )
+    state = ask.run(backend=backend, stream=stream)
+    assert "".join(state.text_iter("x")) == state["x"] == "4 5"
+    text = "Q<think>so</think>\n\n  4 5 !" if keep_reasoning else "Q4 5!"
+    assert "".join(state.text_iter()) == state.text() == text

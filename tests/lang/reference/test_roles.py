@@ -395,3 +395,18 @@ def test_t43_the_engine_goes_on_from_the_text_before_the_gen() -> None:
         check_prefilled(in_blocks, "USER:q\nASSISTANT:")
     finally:
         backend.shutdown()
+
+
+@pytest.mark.parametrize("roles", [{"user": "ab"}, {"user": 5}, {"user": ("a",)}, 5, [("a", "b")]])
+def test_a_template_of_anything_but_pairs_of_texts_is_refused(roles: Any) -> None:
+    with pytest.raises(UserInputError, match="a text before and a text after each message"):
+        ChatTemplate("mine", None, roles)
+
+
+def test_a_model_path_is_a_text_and_a_tiny_llama_that_speaks_zephyr_is_not_told_chatml() -> None:
+    with pytest.raises(UserInputError, match="the model path is None; a text is allowed"):
+        get_chat_template_by_model_path(None)  # type: ignore[arg-type]
+    assert get_chat_template_by_model_path("TinyLlama-1.1B-Chat-v0.4").name == "chatml"
+    with pytest.warns(UserWarning, match="TinyLlama-1.1B-Chat-v1.0"):
+        found = get_chat_template_by_model_path("TinyLlama-1.1B-Chat-v1.0")
+    assert found.name == "default"

@@ -18,7 +18,8 @@ from espalier.lang.reference_sampling import SglSamplingParams
 class BaseBackend:
     """A backend with blocking methods. Override what it can do; the rest raises UnsupportedError.
 
-    Methods are called from up to 64 threads at once. A bare instance runs no call, but programs
+    Methods are called from up to 64 threads at once, and those of a backend that is called inside
+    a method of another one from 64 more. A bare instance runs no call, but programs
     can be traced and compiled on it.
 
     Attributes:
@@ -31,10 +32,13 @@ class BaseBackend:
 
     is_chat_model = False
     supports_prefill = False
+    # Of the class too, for backends whose __init__ does not call this one.
+    support_concate_and_append = False
+    chat_template: ChatTemplate = get_chat_template("default")
 
     def __init__(self) -> None:
         self.support_concate_and_append = False
-        self.chat_template: ChatTemplate = get_chat_template("default")
+        self.chat_template = get_chat_template("default")
 
     def get_model_name(self) -> str:
         """Name of the model, for reports; that of the class unless overridden."""

@@ -1,13 +1,17 @@
 """A user's backend in the reference's form, as a backend of this language.
 
-Its blocking methods run on at most 64 threads for all such backends. A call that is cancelled is no
-longer waited for; its thread ends when the method returns.
+Its blocking methods run on at most 64 threads for all such backends; what a method itself calls of
+other such backends runs on 64 others, so that it never waits for its own thread. A call that is
+cancelled is no longer waited for: it is not begun, or its thread ends when the method returns.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, TypeVar
 
 from espalier.backends.base import (
@@ -23,8 +27,9 @@ from espalier.backends.base import (
     ScoreCall,
 )
 from espalier.constraint import Constraint, ConstraintKind
-from espalier.errors import BackendError, UnsupportedError, shown
+from espalier.errors import BackendError, CapacityError, UnsupportedError, shown
 from espalier.lang.backend.base_backend import BaseBackend
+from espalier.lang.chat_template import ChatTemplate
 from espalier.lang.choices import ChoicesDecision
 from espalier.lang.executor import StreamExecutor
 from espalier.lang.reference_sampling import SglSamplingParams
@@ -48,16 +53,27 @@ _UNNAMED: dict[str, Any] = {
 }
 _UNTOLD = ("prompt_tokens", "completion_tokens", "cached_tokens", "forced_tokens", "finish_reason")
 
-_crew: Crew | None = None
+_COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
+_ENDED = object()  # in place of a piece of a stream
+
+# How many methods of such backends the code here runs inside of, and the threads for each depth.
+_depth: contextvars.ContextVar[int] = contextvars.ContextVar("espalier_backend_depth", default=0)
+_crews: dict[int, Crew] = {}
 _lock = threading.Lock()
 
 
-def _threads() -> Crew:
-    global _crew  # noqa: PLW0603
+def _threads(depth: int) -> Crew:
     with _lock:
-        if _crew is None:
-            _crew = Crew(MAX_THREADS)
-        return _crew
+        crew = _crews.get(depth)
+        if crew is None:
+            crew = Crew(MAX_THREADS)
+            if crew.size == 0:
+                raise CapacityError(
+                    f"there are no threads left for a backend that is called {depth} deep inside "
+                    "methods of others; let some programs end, or nest fewer backends."
+                )
+            _crews[depth] = crew
+        return crew
 
 
 class ReferenceBackend:
@@ -74,8 +90,17 @@ class ReferenceBackend:
         return str(self.inner.get_model_name())
 
     def role_template(self) -> RoleTemplate:
-        """The backend's chat template."""
-        return self.inner.get_chat_template()
+        """The backend's chat template; raises BackendError for anything else."""
+        return self._template()
+
+    def _template(self) -> ChatTemplate:
+        template = self.inner.get_chat_template()
+        if not isinstance(template, ChatTemplate):
+            raise BackendError(
+                f"get_chat_template of {self.model_name} returned {shown(template)}; a "
+                "ChatTemplate is allowed, such as get_chat_template('chatml') gives."
+            )
+        return template
 
     async def generate(self, call: GenerateCall, on_delta: OnDelta | None = None) -> GenerateResult:
         """Calls `generate`, or `generate_stream` where somebody reads along and it is there."""
@@ -84,21 +109,24 @@ class ReferenceBackend:
         if on_delta is not None and call.sampling.n == 1 and self._overrides("generate_stream"):
             text, meta = await self._stream(view, params, on_delta)
         else:
-            text, meta = await self._on_thread(lambda: self.inner.generate(view, params))
+            answer = await self._on_thread(lambda: self.inner.generate(view, params))
+            text, meta = _pair("generate", answer)
         samples = _samples(text, meta, call.sampling.n)
         return GenerateResult(samples, _usage([sample.meta_info for sample in samples]))
 
     async def _stream(
         self, view: StreamExecutor, params: SglSamplingParams, on_delta: OnDelta
     ) -> tuple[str, Any]:
-        pieces = iter(self.inner.generate_stream(view, params))
+        pieces = await self._on_thread(lambda: iter(self.inner.generate_stream(view, params)))
         texts: list[str] = []
         meta: Any = None
         while True:
-            piece = await self._on_thread(lambda: next(pieces, None))
-            if piece is None:
+            piece: Any = await self._on_thread(lambda: next(pieces, _ENDED))
+            if piece is _ENDED:
                 return "".join(texts), meta
-            text, meta = piece
+            text, meta = _pair("generate_stream", piece)
+            if not isinstance(text, str):
+                raise BackendError(f"generate_stream gave {shown(text)}; a piece of text belongs.")
             texts.append(text)
             on_delta(0, text, _full_meta(meta))
 
@@ -110,6 +138,11 @@ class ReferenceBackend:
         )
         if not isinstance(found, ChoicesDecision):
             # Older backends return a tuple that begins with the choice and its scores.
+            if not isinstance(found, (tuple, list)) or not found:
+                raise BackendError(
+                    f"select of {self.model_name} returned {shown(found)}; a ChoicesDecision is "
+                    "allowed."
+                )
             decision, *rest = found
             scores = {"normalized_prompt_logprobs": rest[0]} if rest else {}
             found = ChoicesDecision(decision, scores)
@@ -161,13 +194,33 @@ class ReferenceBackend:
         return getattr(type(self.inner), name) is not getattr(BaseBackend, name)
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
-        return await _threads().run(function).wait_async()
+        """Runs a method on a thread; what it raises that is no Exception comes as BackendError."""
+        depth = _depth.get() + 1
+        is_wanted = True
+
+        def job() -> T:
+            if not is_wanted:
+                raise BackendError("the call was cancelled before it began.")
+            _depth.set(depth)
+            try:
+                return function()
+            except BaseException as error:
+                if isinstance(error, Exception) and not isinstance(error, StopIteration):
+                    raise
+                name = type(error).__name__
+                raise BackendError(f"the backend raised {name}: {error}".rstrip(": ")) from error
+
+        try:
+            return await _threads(depth).run(job).wait_async()
+        except asyncio.CancelledError:
+            is_wanted = False
+            raise
 
     def _view(
         self, prompt: Prompt, chat: Chat | None, *, is_streamed: bool = False
     ) -> StreamExecutor:
         """The prompt as the reference's backends see it; raises for text that would be dropped."""
-        template = self.inner.get_chat_template()
+        template = self._template()
         view = StreamExecutor(self.inner, {}, None, template, is_streamed, use_thread=False)
         view.text_ = prompt_text(prompt)
         if chat is not None:
@@ -207,7 +260,8 @@ def reference_params(call: GenerateCall) -> SglSamplingParams:
         if getattr(call.sampling, name) != nothing:
             raise UnsupportedError(
                 f"{name} was given, which a backend in the reference's form cannot be told; leave "
-                "it out (of no_stop_trim, the gen's name is include_stop)."
+                "it out (no_stop_trim comes from include_stop, and from separate_reasoning where "
+                "the gen has stops or a form)."
             )
     if call.logprobs.return_logprob:
         given.update(
@@ -232,12 +286,38 @@ def _constraint(constraint: Constraint | None) -> dict[str, Any]:
 
 
 def _full_meta(meta: Any) -> dict[str, Any]:
-    """A backend's meta_info, with None for what it does not tell."""
-    return {**dict.fromkeys(_UNTOLD), **(meta or {})}
+    """A backend's meta_info, with None for what it does not tell; raises BackendError."""
+    if meta is None:
+        meta = {}
+    if not isinstance(meta, Mapping):
+        raise BackendError(f"the backend's meta_info is {shown(meta)}; a dict is allowed.")
+    for name in _COUNTS:
+        count = meta.get(name)
+        if count is not None and (not isinstance(count, Integral) or count < 0):
+            raise BackendError(
+                f"the backend's meta_info has {name}={shown(count)}; a whole number from 0, or "
+                "None, is allowed."
+            )
+    return {**dict.fromkeys(_UNTOLD), **meta}
+
+
+def _pair(method: str, answer: Any) -> tuple[Any, Any]:
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise BackendError(
+            f"{method} of the backend gave {shown(answer)}; a pair of a text and its meta_info "
+            "(a dict) is allowed."
+        )
+    text, meta = answer
+    return text, meta
 
 
 def _samples(text: Any, meta: Any, num_samples: int) -> tuple[Sample, ...]:
-    texts = [text] if isinstance(text, str) else list(text)
+    texts = [text] if isinstance(text, str) else text
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(own, str) for own in texts):
+        raise BackendError(
+            f"the backend gave {shown(text)} as the text; a str is allowed, for n > 1 a list of "
+            "them."
+        )
     metas = list(meta) if isinstance(meta, (list, tuple)) else [meta] * len(texts)
     if len(texts) != num_samples or len(metas) != num_samples:
         raise BackendError(
@@ -245,7 +325,7 @@ def _samples(text: Any, meta: Any, num_samples: int) -> tuple[Sample, ...]:
             f"{len(metas)} meta_infos."
         )
     return tuple(
-        Sample(str(text), None, _full_meta(own)) for text, own in zip(texts, metas, strict=True)
+        Sample(text, None, _full_meta(own)) for text, own in zip(texts, metas, strict=True)
     )
 
 
