@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import espalier
 from espalier.errors import GenerationError
 from espalier.lang.api import assistant, gen, separate_reasoning, user
 from espalier.lang.function import function
@@ -208,7 +209,7 @@ print(sorted(unwanted.intersection(sys.modules)))
 
 
 def test_t126_it_runs_on_the_processor_without_any_gpu_library(smollm2_path: Path) -> None:
-    source = str(Path(__file__).parents[3] / "src")
+    source = str(Path(espalier.__file__).parents[1])  # the package that runs here
     paths = os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", _PLAIN, str(smollm2_path)],
