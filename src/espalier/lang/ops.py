@@ -66,7 +66,7 @@ class WaitedForOp(QuietOp):
 
     __slots__ = ()
 
-    def failed(self, error: Exception) -> Failure:
+    def failed(self, error: BaseException) -> Failure:
         """The error, of which the user is told elsewhere."""
         failure = Failure(error)
         failure.mark_read()
