@@ -14,7 +14,11 @@ from espalier.lang.api import assistant, gen, select, user
 from espalier.lang.function import function
 from espalier.lang.recording import record_run
 from espalier.lang.state import ProgramState
-from espalier.report.drawing import MAX_LANES
+from espalier.report.drawing import MAX_LANES, Drawing
+from espalier.report.record import GENERATED, Budget, CallRecord, Piece, RunRecord, StateRecord
+from espalier.report.tables import variables
+from espalier.report.texts import texts
+from espalier.report.timeline import timeline
 from espalier.report.view import RunView
 
 from .browser import dom_of
@@ -197,3 +201,22 @@ def test_a_browser_runs_nothing_that_a_text_holds(tmp_path: Path) -> None:
     assert element[0] == "html"
     assert element[1].keys() == {"lang", "data-ready"}
     assert "<img" not in dom
+
+
+def test_a_drawing_is_of_one_moment_of_a_run_that_goes_on() -> None:
+    run = RunRecord("p()", "m", 0.0, Budget())
+    state = StateRecord("main", None, 0.0)
+    run.states.append(state)
+    state.calls.append(CallRecord("gen", "first", None, 0.0))
+    drawing = Drawing.of([run])
+    later = CallRecord("gen", "later", None, 1.0, sent_at=1.0)
+    state.calls.append(later)
+    state.pieces.append(Piece(GENERATED, "text of later", later))
+    run.states.append(StateRecord("0", state, 1.0))
+    drawn = timeline(drawing) + texts(drawing) + variables(drawing)
+    assert "first" in drawn
+    assert "later" not in drawn
+    again = Drawing.of([run])
+    drawn = timeline(again) + texts(again) + variables(again)
+    assert "text of later" in drawn
+    assert "fork 0" in drawn

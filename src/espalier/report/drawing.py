@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from espalier.report.coverage import Coverage
 from espalier.report.record import SHARED_PREFIX, CallRecord, RunRecord, StateRecord
+from espalier.report.snapshot import as_now
 from espalier.types import Usage
 
 MAX_LANES = 400
@@ -24,7 +25,7 @@ class Lane:
 
 @dataclass(slots=True)
 class Drawing:
-    """Runs and what is drawn of them; `begin` and `end` are times of the same clock as theirs."""
+    """Copies of runs, and what is drawn of them; `begin` and `end` are times of their clock."""
 
     runs: Sequence[RunRecord]
     lanes: list[Lane] = field(default_factory=list)
@@ -38,7 +39,7 @@ class Drawing:
     @classmethod
     def of(cls, runs: Sequence[RunRecord]) -> Drawing:
         """The drawing of these runs as they are now, each nested one after its caller."""
-        drawing = cls(_in_order(runs))
+        drawing = cls(_in_order(as_now(runs)))
         for run in drawing.runs:
             drawing._add(run)
         times = [time for run in drawing.runs for time in _times(run)]
