@@ -25,7 +25,7 @@ class Lane:
 
 @dataclass(slots=True)
 class Drawing:
-    """Copies of runs, and what is drawn of them; `begin` and `end` are times of the same clock as theirs."""
+    """Copies of runs, and what is drawn of them; `begin` and `end` are times of their clock."""
 
     runs: Sequence[RunRecord]
     lanes: list[Lane] = field(default_factory=list)
