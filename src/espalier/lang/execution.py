@@ -53,6 +53,7 @@ from espalier.lang.ir import (
 )
 from espalier.lang.ops import picked, texts_of
 from espalier.lang.options import RunOptions
+from espalier.lang.questions import messages_of, nothing_of, text_of
 from espalier.lang.reading import ask
 from espalier.lang.state import ProgramState
 from espalier.lang.stream import Stream
@@ -287,12 +288,8 @@ def _no_body(name: str) -> Callable[[ProgramState], None]:
     return body
 
 
-def _messages(stream: Stream) -> Any:
-    return [dict(message) for message in stream.transcript.messages]
-
-
 _QUESTIONS: dict[str, Callable[[Stream], Any]] = {
-    "text": lambda stream: stream.transcript.text(),
-    "messages": _messages,
-    "sync": lambda stream: None,
+    "text": text_of,
+    "messages": messages_of,
+    "sync": nothing_of,
 }

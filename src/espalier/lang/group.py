@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from espalier.backends.base import Message
 from espalier.errors import ProgramError, RequestCancelledError, RoleError, UserInputError
-from espalier.lang import leaving, loop
+from espalier.lang import loop
 from espalier.lang.failure import Failure
+from espalier.lang.leaving import Leaves
 from espalier.lang.ops import EndOp, ExtendOp, LateExtendOp
 from espalier.lang.program import refuse_blocking
 from espalier.lang.promise import Promise
@@ -37,9 +37,10 @@ S = TypeVar("S", bound=Forked)
 Added = tuple[Sequence[Segment], Sequence[Message]]
 
 
-class ProgramStateGroup(Generic[S]):
+class ProgramStateGroup(Leaves, Generic[S]):
     """Forks of one state, in order. `g += x` appends to each: text, an expression, a list with one
-    item for each fork, or a function of the index.
+    item for each fork, or a function of the index. Leaving it as a `with` block cancels the forks
+    that have not ended; what has can still be read.
     """
 
     def __init__(self, states: list[S], source: Forked) -> None:
@@ -59,29 +60,6 @@ class ProgramStateGroup(Generic[S]):
 
     def __iter__(self) -> Iterator[S]:
         return iter(self.states)
-
-    def __enter__(self) -> ProgramStateGroup[S]:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Cancels what of the forks has not ended; what has can still be read."""
-        leaving.wait_for(self._cancel_unfinished())
-
-    async def __aenter__(self) -> ProgramStateGroup[S]:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await leaving.wait_for_async(self._cancel_unfinished())
 
     def _cancel_unfinished(self) -> list[Promise[None]]:
         failure = Failure.cancelled("the `with` block of its group was left")

@@ -12,6 +12,7 @@ from espalier.errors import ProgramError, UnknownVariableError, UserInputError
 from espalier.lang.failure import Failure
 from espalier.lang.feed import Feed
 from espalier.lang.program import current_program, refuse_blocking
+from espalier.lang.questions import text_of
 from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
 from espalier.lang.variables import Variable
@@ -82,7 +83,7 @@ def _whole(reader: Reader) -> Iterator[str]:
     refuse_blocking("text_iter()", "async for piece in s.text_async_iter()")
     stream = reader.stream
     if stream.feed is None:
-        yield reader.ask_blocking("text", "atext", _text)
+        yield reader.ask_blocking("text", "atext", text_of)
     else:
         _refuse_own_text(stream)
         stream.kick()
@@ -138,7 +139,7 @@ async def iterate_async(
 async def _whole_async(reader: Reader) -> AsyncIterator[tuple[str, Any]]:
     stream = reader.stream
     if stream.feed is None:
-        yield await reader.ask_async(_text), None
+        yield await reader.ask_async(text_of), None
     else:
         _refuse_own_text(stream)
         stream.kick()
@@ -164,7 +165,3 @@ async def _of_variable_async(
         return
     async for piece in feed.read_async():
         yield piece
-
-
-def _text(stream: Stream) -> str:
-    return stream.transcript.text()

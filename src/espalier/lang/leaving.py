@@ -9,11 +9,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, TypeVar
 
 from espalier.lang.program import may_not_block
 from espalier.lang.promise import Promise
 
+L = TypeVar("L", bound="Leaves")
 MAX_WAIT_S = 5.0
 
 
@@ -35,3 +37,33 @@ async def wait_for_async(ends: Sequence[Promise[Any]]) -> None:
 
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(all_done(), MAX_WAIT_S)
+
+
+class Leaves:
+    """A `with` block, or `async with`: at its end, what has not finished is cancelled."""
+
+    def _cancel_unfinished(self) -> list[Promise[None]]:
+        """Cancels it; the promises are done once it is gone."""
+        raise NotImplementedError
+
+    def __enter__(self: L) -> L:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        wait_for(self._cancel_unfinished())
+
+    async def __aenter__(self: L) -> L:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await wait_for_async(self._cancel_unfinished())

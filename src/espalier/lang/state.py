@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, overload
 
 from espalier.backends.base import Message
 from espalier.errors import ProgramError, UnsupportedError, UserInputError
-from espalier.lang import iterate, leaving
+from espalier.lang import iterate
+from espalier.lang.copy_scope import CopyScope
 from espalier.lang.failure import Failure
-from espalier.lang.group import GATHER, ProgramStateGroup
+from espalier.lang.group import ProgramStateGroup
 from espalier.lang.ir import SglExpr
+from espalier.lang.leaving import Leaves
 from espalier.lang.ops import AdoptOp, ForkOp
 from espalier.lang.program import current_program, may_not_block
 from espalier.lang.promise import Promise
+from espalier.lang.questions import messages_of, nothing_of, text_of
 from espalier.lang.reading import Reader
 from espalier.lang.stream import Stream
 from espalier.lang.submission import append
@@ -27,7 +29,7 @@ from espalier.types import Usage
 MAX_FORKS = 65_536
 
 
-class ProgramState(Writer):
+class ProgramState(Writer, Leaves):
     """The state of one run of a program: a prompt that grows, and its variables.
 
     Appending returns at once; reading a variable waits for that variable only.
@@ -122,7 +124,7 @@ class ProgramState(Writer):
         also where the text ended too early to be such a value.
         """
         if name is None:
-            return self.reader.ask_blocking("text", "atext", _text)
+            return self.reader.ask_blocking("text", "atext", text_of)
         return self.reader.ended_blocking(name).text
 
     @overload
@@ -134,32 +136,32 @@ class ProgramState(Writer):
     async def atext(self, name: str | None = None) -> Any:
         """`text` for async programs."""
         if name is None:
-            return await self.reader.ask_async(_text)
+            return await self.reader.ask_async(text_of)
         return (await self.reader.ended_async(name)).text
 
     def messages(self) -> list[Message]:
         """The messages whose roles are closed, in OpenAI's form."""
-        return self.reader.ask_blocking("messages", "amessages", _messages)
+        return self.reader.ask_blocking("messages", "amessages", messages_of)
 
     async def amessages(self) -> list[Message]:
         """`messages` for async programs."""
-        return await self.reader.ask_async(_messages)
+        return await self.reader.ask_async(messages_of)
 
     def sync(self) -> None:
         """Waits for everything appended; raises what went wrong."""
-        self.reader.ask_blocking("sync", "afinish", _nothing)
+        self.reader.ask_blocking("sync", "afinish", nothing_of)
 
     async def afinish(self) -> None:
         """`sync` for async programs."""
-        await self.reader.ask_async(_nothing)
+        await self.reader.ask_async(nothing_of)
 
     def error(self) -> BaseException | None:
         """Waits for everything appended; what went wrong, or None. Does not raise it."""
-        return self.reader.ask_blocking("error", "aerror", _nothing, Failure.raised)
+        return self.reader.ask_blocking("error", "aerror", nothing_of, Failure.raised)
 
     async def aerror(self) -> BaseException | None:
         """`error` for async programs."""
-        return await self.reader.ask_async(_nothing, Failure.raised)
+        return await self.reader.ask_async(nothing_of, Failure.raised)
 
     def usage(self, name: str | None = None) -> Usage:
         """What the calls of this state, its forks and the programs it ran cost, once they ended.
@@ -203,28 +205,6 @@ class ProgramState(Writer):
         self.stream.cancel(Failure.cancelled())
 
     # Leaving a `with` block: what has not finished is cancelled, what has can still be read.
-
-    def __enter__(self) -> ProgramState:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        leaving.wait_for(self._cancel_unfinished())
-
-    async def __aenter__(self) -> ProgramState:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await leaving.wait_for_async(self._cancel_unfinished())
 
     def _cancel_unfinished(self) -> list[Promise[None]]:
         failure = Failure.cancelled("the `with` block of its state was left")
@@ -272,9 +252,9 @@ class ProgramState(Writer):
         streams = self.stream.fork(point, size, AdoptOp)
         return ProgramStateGroup([ProgramState(stream) for stream in streams], self)
 
-    def copy(self) -> CopyScope:
+    def copy(self) -> CopyScope[ProgramState]:
         """A `with` block (or `async with`) whose target is a fork of one, joined at its end."""
-        return CopyScope(self)
+        return CopyScope(self.fork, ProgramState.cancel)
 
     # Streaming.
 
@@ -309,57 +289,6 @@ async def _texts(pieces: AsyncIterator[tuple[str, Any]]) -> AsyncIterator[str]:
     async for text, meta in pieces:
         if text or not meta:  # the last piece of a call may bring its meta_info alone
             yield text
-
-
-class CopyScope:
-    """A fork of one as a block: joined at its end, cancelled where an exception leaves it."""
-
-    def __init__(self, state: ProgramState) -> None:
-        self._state = state
-        self._group: ProgramStateGroup[ProgramState] | None = None
-
-    def __enter__(self) -> ProgramState:
-        self._group = self._state.fork(1)
-        return self._group[0]
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._group is not None
-        if kind is None:
-            self._group.join(GATHER)
-        else:
-            self._group[0].cancel()
-
-    async def __aenter__(self) -> ProgramState:
-        return self.__enter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._group is not None
-        if kind is None:
-            await self._group.ajoin(GATHER)
-        else:
-            self._group[0].cancel()
-
-
-def _text(stream: Stream) -> str:
-    return stream.transcript.text()
-
-
-def _messages(stream: Stream) -> list[Message]:
-    return [dict(message) for message in stream.transcript.messages]
-
-
-def _nothing(stream: Stream) -> None:
-    return None
 
 
 def _copied(usage: Usage | None) -> Usage:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Protocol
 
 from espalier.errors import ProgramError, UnknownVariableError, UnsupportedError, UserInputError
@@ -16,6 +15,7 @@ from espalier.lang.abstract import (
     need_known,
     not_traceable,
 )
+from espalier.lang.copy_scope import CopyScope
 from espalier.lang.graph import (
     CALLS,
     AppendNode,
@@ -312,9 +312,9 @@ class TracedState(Writer):
             self.tracer.add(ForkItemNode(number, fork, index))
         return TracedGroup(children, self)
 
-    def copy(self) -> TracedCopy:
+    def copy(self) -> CopyScope[TracedState]:
         """A `with` block whose target is a fork of one, joined at its end."""
-        return TracedCopy(self)
+        return CopyScope(self.fork, lambda _: None)  # a graph has nothing to cancel
 
 
 class TracedGroup:
@@ -370,34 +370,6 @@ class TracedGroup:
             for name in state.named_variables()
             if name not in known
         }
-
-
-class TracedCopy:
-    """A fork of one as a block, joined at its end."""
-
-    def __init__(self, state: TracedState) -> None:
-        self._state = state
-        self._group: TracedGroup | None = None
-
-    def __enter__(self) -> TracedState:
-        self._group = self._state.fork(1)
-        return self._group[0]
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._group is not None
-        if kind is None:
-            self._group.join(GATHER)
-
-    async def __aenter__(self) -> TracedState:
-        return self.__enter__()
-
-    async def __aexit__(self, *details: Any) -> None:
-        self.__exit__(*details)
 
 
 def _read(name: str | None, node: int, num_samples: object) -> Any:
