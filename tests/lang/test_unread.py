@@ -194,3 +194,19 @@ def test_an_unread_error_is_told_when_python_exits() -> None:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert "never read: gen 'x' at <string>:6 failed: ValueError: boom" in done.stderr
+
+
+def test_an_error_that_a_body_passed_on_is_read_where_its_state_is_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @function
+    def returns(s: ProgramState) -> str:
+        s += "BAD" + gen("x")
+        return str(s["x"])
+
+    states = returns.run_batch([{}, {}], backend=ScriptedBackend(answer), on_error="return")
+    assert all(isinstance(state.error(), GenerationError) for state in states)
+    del states
+    assert logged(caplog) == []
+    returns.run_batch([{}], backend=ScriptedBackend(answer), on_error="return")
+    assert len(logged(caplog)) == 1

@@ -25,7 +25,16 @@ class Failure:
     the operation that failed. A failure that nobody reads is logged, unless it is a cancellation.
     """
 
-    __slots__ = ("__weakref__", "_unread", "call", "cause", "location", "source", "variable")
+    __slots__ = (
+        "__weakref__",
+        "_follower",
+        "_unread",
+        "call",
+        "cause",
+        "location",
+        "source",
+        "variable",
+    )
 
     def __init__(
         self,
@@ -40,6 +49,7 @@ class Failure:
         self.variable = variable
         self.location = location
         self.source = source
+        self._follower: Failure | None = None
         self._unread = UnreadError(self, self.described()) if self._is_news() else None
 
     @classmethod
@@ -63,6 +73,12 @@ class Failure:
         """Says that somebody has been told of it."""
         if self._unread is not None:
             self._unread.read()
+        if self._follower is not None:
+            self._follower.mark_read()
+
+    def leads_to(self, failure: Failure) -> None:
+        """Says that another failure followed from this one: who reads this one knows of both."""
+        self._follower = failure
 
     def raised(self) -> BaseException:
         """What `text()`, `sync()`, `join()` and iterators over the text raise."""

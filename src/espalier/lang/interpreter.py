@@ -174,7 +174,11 @@ def running(start: Launch, *, is_async: bool) -> Iterator[None]:
         if start.program.recorder is not None:
             start.program.recorder.failed(error)
         # What an aborted program's body raises follows from what aborted it.
-        start.program.abort(start.program.failure or Failure.of_body(error))
+        failure = start.program.failure or Failure.of_body(error)
+        before = start.state.stream.failure
+        if before is not None and before is not failure:
+            before.leads_to(failure)
+        start.program.abort(failure)
         raise
     finally:
         for variable, token in reversed(tokens):
